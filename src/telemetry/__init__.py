@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from telemetry.common.lazy import lazy_names
-from telemetry.wire.provided import provide
+from telemetry.wire.upper_modules import provide
 
 if TYPE_CHECKING:
     from telemetry.client import Counter, Gauge, PercentileStatus, Request, Requests, Run, Series, start

@@ -24,7 +24,7 @@ from telemetry.backends.writer import process
 from telemetry.cli.commands import export
 from telemetry.common import wording
 from telemetry.config.plugins import choice as choices
-from telemetry.config.plugins import points
+from telemetry.config.plugins import entry_points
 from telemetry.config.plugins.backends import BUILT_IN
 from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.history import backends as recorded_backends
@@ -222,12 +222,12 @@ def _load_all() -> None:
 @contextmanager
 def _built_in_alone() -> Iterator[None]:
     """Looking for the backends of others takes milliseconds, and there are none."""
-    usual = points._entry_points
-    points._entry_points = lambda _: ()  # type: ignore[assignment]
+    usual = entry_points._entry_points
+    entry_points._entry_points = lambda _: ()  # type: ignore[assignment]
     try:
         yield
     finally:
-        points._entry_points = usual
+        entry_points._entry_points = usual
 
 
 TARGETS: Final = (

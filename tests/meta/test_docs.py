@@ -154,7 +154,7 @@ def test_environment_variables_that_are_named_are_settings() -> None:
 def test_the_run_directory_is_described_as_it_is() -> None:
     """The names in USING.md are those of the paths."""
     from telemetry.cli.beside_run.flight import FOLDER
-    from telemetry.integrations.capture.signs import SIGNS
+    from telemetry.integrations.capture.capture_log import SIGNS
     from telemetry.store.backends import BACKENDS
     from telemetry.store.output_log import OUTPUT
     from telemetry.store.run_directory import RunDirectory

@@ -19,7 +19,7 @@ from telemetry.backends import choice as backends
 from telemetry.cli.commands import plugins as command
 from telemetry.cli.plugin_inventory.inventory import ListedPlugin, State
 from telemetry.collectors import registry as collectors
-from telemetry.config.plugins.points import GROUPS
+from telemetry.config.plugins.entry_points import GROUPS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "PLUGINS.md").read_text()

@@ -19,7 +19,7 @@ from telemetry.cli.run_list_page import REPORT_PAGE
 from telemetry.client.artifact_copies import store
 from telemetry.collectors.git import DIFF
 from telemetry.config.schema import HistoryConfig, JournalConfig, RecordsConfig, RunConfig, UpstreamConfig
-from telemetry.integrations.capture.signs import SIGNS
+from telemetry.integrations.capture.capture_log import SIGNS
 from telemetry.limits import GIB, MIB
 from telemetry.store import backends as writers
 from telemetry.store import journal, request_log

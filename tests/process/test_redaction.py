@@ -274,7 +274,7 @@ GATEWAY_SECRET: Final = "ghp_" + "a1B2" * 9
 
 
 def test_what_comes_over_http_is_masked(site: Site) -> None:
-    """Events and OTLP pass the same door, and an error tells nothing to the run."""
+    """Events and OTLP pass the same masking, and an error tells nothing to the run."""
     site.begin()
     gateway = site.gateway()
     answer = gateway.post(

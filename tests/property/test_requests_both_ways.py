@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from telemetry import limits
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.client.catalog import Catalog
 from telemetry.client.native_recorders import build_recorders
 from telemetry.client.recorders import Recorders, python_recorders
@@ -187,7 +187,7 @@ class Clock:
     @contextmanager
     def installed(self) -> Iterator[None]:
         with ExitStack() as stack:
-            stack.enter_context(mock.patch.object(notice, "warn"))
+            stack.enter_context(mock.patch.object(user_warnings, "warn"))
             stack.enter_context(mock.patch.object(instruments, "time", self))
             for module in (kind, conversations, in_flight):
                 stack.enter_context(mock.patch.object(module, "_now", self.monotonic_ns))

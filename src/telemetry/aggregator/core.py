@@ -20,11 +20,11 @@ from telemetry.aggregator.exact.replay import replay_series
 from telemetry.aggregator.gauges import GaugeTable
 from telemetry.aggregator.nodes.expected import ExpectedNodes
 from telemetry.aggregator.nodes.incoming import IncomingIntervals
+from telemetry.aggregator.nodes.leaf_records import NodeReader
 from telemetry.aggregator.nodes.leaf_side import LeafSide
 from telemetry.aggregator.nodes.leaf_sums import LeafSums
 from telemetry.aggregator.nodes.members import NewMembers, NodeMembers
 from telemetry.aggregator.nodes.own_account import LeafFacts, OwnNumbers, own_account
-from telemetry.aggregator.nodes.reading import NodeReader
 from telemetry.aggregator.nodes.root_side import RootSide
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers.account import plausible

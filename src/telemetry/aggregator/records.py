@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.aggregator.batch_group import RUN_TIMES, BatchGroup, RowRange, wall_ns
-from telemetry.aggregator.nodes.reading import NodeReader
+from telemetry.aggregator.nodes.leaf_records import NodeReader
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers.producer import Producer
 from telemetry.aggregator.record_budget import RecordBudget

@@ -18,10 +18,10 @@ from telemetry.backends.backend import Backend, NotConfigured, missing
 from telemetry.common.distribution import install_hint
 from telemetry.common.formatting import printable
 from telemetry.config.plugins import choice as choices
-from telemetry.config.plugins import points
+from telemetry.config.plugins import entry_points
 from telemetry.config.plugins.backends import BUILT_IN
 from telemetry.config.plugins.choice import Choice
-from telemetry.config.plugins.points import Plugin, PluginError, is_installed
+from telemetry.config.plugins.entry_points import Plugin, PluginError, is_installed
 from telemetry.errors import UsageError, error_text
 
 _NOUN: Final = "backend"
@@ -86,17 +86,17 @@ def missing_modules(kind: str) -> list[str]:
 
 def known() -> dict[str, Plugin]:
     """Return all backends by name. Plug-ins can't replace built-in backends."""
-    return points.plugins("backends", {name: ours.value for name, ours in BUILT_IN.items()})
+    return entry_points.plugins("backends", {name: ours.value for name, ours in BUILT_IN.items()})
 
 
 def load(kind: str) -> type[Backend]:
     """Import the class of a known backend. Raises NotConfigured with the package, the cause and the remedy."""
     plugin = known()[kind]
     try:
-        cls = points.load(plugin)
+        cls = entry_points.load(plugin)
         absent = [name for name in _HAS if not hasattr(cls, name)]
         if absent:
-            raise points.broken(plugin, f"it lacks {', '.join(absent)}")
+            raise entry_points.broken(plugin, f"it lacks {', '.join(absent)}")
     except PluginError as error:
         raise NotConfigured(error.message, hint=error.hint) from error
     return cast(type[Backend], cls)

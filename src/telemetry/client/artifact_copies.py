@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
 from telemetry import limits
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.common.formatting import printable
 from telemetry.errors import TelemetryError
 from telemetry.wire.artifact_copies import FOLDER, path_of, uri_of
@@ -137,7 +137,7 @@ class ArtifactCopies:
     def _say(self, topic: str, line: str) -> None:
         if topic not in self._said:
             self._said.add(topic)
-            notice.warn(line)
+            user_warnings.warn(line)
 
 
 def store(path: str, directory: str, most_bytes: int, left_bytes: int) -> Stored:

@@ -9,7 +9,7 @@ from typing import Final, SupportsFloat, cast
 import msgspec
 
 from telemetry import limits
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.client.instruments import Counter, Gauge, Instrument, Series
 from telemetry.client.recorders import Recorders
 from telemetry.client.tally import HitCounter
@@ -113,7 +113,7 @@ class Catalog:
         """
         if not self._warned:
             self._warned = True
-            notice.warn(
+            user_warnings.warn(
                 f"more than {limits.PRODUCER_IDS:,} instruments in one process; events of "
                 f"{definition.name!r} and later ones are dropped. Labels should have a limited "
                 "number of values"

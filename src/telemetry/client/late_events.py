@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from typing import Final
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.client.recorders import Rows
 from telemetry.client.tally import Tally
 from telemetry.common.formatting import number_of
@@ -73,10 +73,10 @@ class LateEvents:
             return
         events = number_of(late, "event was", "events were")
         if self.reason:
-            notice.warn(f"{events} lost: {self.reason}")
+            user_warnings.warn(f"{events} lost: {self.reason}")
         else:
             not_in = "is not in the result" if late == 1 else "are not in the result"
-            notice.warn(f"{events} recorded after finish() and {not_in}")
+            user_warnings.warn(f"{events} recorded after finish() and {not_in}")
 
     def _say_now(self) -> None:
         self._is_last_chance = False

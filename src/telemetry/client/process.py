@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec.structs import replace
 
-from telemetry.client import notice, records
+from telemetry.client import records, user_warnings
 from telemetry.client.catalog import Catalog
+from telemetry.client.descriptor_reserve import DescriptorReserve
 from telemetry.client.exit_hooks import ExitHooks
 from telemetry.client.identity import make_hello, program_name, shown_name
 from telemetry.client.instruments import Instrument
@@ -29,7 +30,6 @@ from telemetry.client.recorders import Rows, discard
 from telemetry.client.redaction import REDACTION
 from telemetry.client.requests.kind import Requests
 from telemetry.client.requests.kinds import Kinds, Tracking
-from telemetry.client.reserve import DescriptorReserve
 from telemetry.client.sending.flusher import Flusher, FlusherParts, ProducerEnding
 from telemetry.client.sending.outbox import Outbox
 from telemetry.client.stragglers import Declaration, StepWaits, declare_all
@@ -427,7 +427,7 @@ class Process:
             self._say_why_not(error)
 
     def _say_why_not(self, error: TelemetryError) -> None:
-        notice.warn(f"nothing is recorded: {error}")
+        user_warnings.warn(f"nothing is recorded: {error}")
 
     # --- fork ------------------------------------------------------------------------------------
 
@@ -475,7 +475,7 @@ class Process:
         elif self._flusher is not None:
             message = self.finish(self.finish_timeout_s).in_words()
             if message and not self._late.reason:
-                notice.warn(message)
+                user_warnings.warn(message)
         self._count_waiting()
         self._late.warn()
         self._late.expect_exit()

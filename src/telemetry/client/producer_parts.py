@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from telemetry.client.catalog import Catalog
+from telemetry.client.descriptor_reserve import DescriptorReserve
 from telemetry.client.recorders import Recorders, blocking_extend
 from telemetry.client.redaction import REDACTION
-from telemetry.client.reserve import DescriptorReserve
-from telemetry.client.sending.door import Door, labels_of
 from telemetry.client.sending.flusher import Flusher
+from telemetry.client.sending.masking import RecordMasker, labels_of
 from telemetry.client.sending.outbox import Outbox
 from telemetry.errors import NoRoomError
 from telemetry.redaction import COUNTER, COUNTER_UNIT
@@ -31,7 +31,7 @@ def make_outbox(producer: str, config: EmitConfig, recorders: Recorders, catalog
         producer,
         recorders.buffer,
         catalog.definitions,
-        door=Door(REDACTION, masked_row_id),
+        masker=RecordMasker(REDACTION, masked_row_id),
         tallies={
             Reason.BUFFER_FULL: recorders.buffer_full,
             Reason.NOT_A_NUMBER: recorders.refused,

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Literal, Self
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.client.catalog import check_text
-from telemetry.client.goodbye import say_goodbye
+from telemetry.client.exit_lines import write_exit_lines
 from telemetry.client.own_account import with_acknowledged, with_own_account
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS, Process
 from telemetry.client.recording import Recording
@@ -39,9 +39,9 @@ from telemetry.transport.endpoints import refuses
 from telemetry.transport.keeper_lock import keeper_of
 from telemetry.transport.subscription import Subscription
 from telemetry.wire.control import GetStatus, Status, Stop
-from telemetry.wire.provided import provided
 from telemetry.wire.report import SOURCE_WORDS, Report
 from telemetry.wire.snapshot import PROGRAM_FAILED
+from telemetry.wire.upper_modules import provided
 
 if TYPE_CHECKING:
     from telemetry.config import Config
@@ -171,7 +171,7 @@ class Run(Recording):
                 report = self._finish(time.monotonic() + timeout_s, timeout_s)
                 self._report = replace(report, early_rule=self._early_rule)
                 if is_owner and not self._config.quiet:
-                    say_goodbye(self._report)
+                    write_exit_lines(self._report)
             return self._report
 
     def __enter__(self) -> Self:
@@ -220,12 +220,12 @@ class Run(Recording):
     def _delivered(self, report: Report, deadline: float) -> Report:
         """End the backends of a finished run and add their outcome to the report."""
         left_s = min(max(_DELIVERY_AT_LEAST_S, deadline - time.monotonic()), self._delivery_s)
-        self._writers.end(left_s, report.snapshot.backends, said_when_long(notice.warn, left_s))
+        self._writers.end(left_s, report.snapshot.backends, said_when_long(user_warnings.warn, left_s))
         return with_backends(report, self._writers.stats)
 
     def _so_far(self, deadline: float, ending: ProducerEnding) -> Report:
         if message := ending.in_words():
-            notice.warn(message)
+            user_warnings.warn(message)
         try:
             report = self._status_while_there(deadline, ending)
         except TelemetryError as error:
@@ -283,7 +283,7 @@ class Run(Recording):
         try:
             welcome = flusher.wait_for_welcome(self._config.start_timeout_s)
         except NoRoomError as error:
-            notice.warn(f"nothing is recorded: {error}")
+            user_warnings.warn(f"nothing is recorded: {error}")
             self._no_endpoint = f"this process could not join the run: {error.message}"
             return
         except TelemetryError:
@@ -303,7 +303,7 @@ class Run(Recording):
         )
         keeper = None
         try:
-            keeper = AggregatorKeeper(aggregator, RunFiles.of(aggregator, self._fallback_dirs), notice.warn)
+            keeper = AggregatorKeeper(aggregator, RunFiles.of(aggregator, self._fallback_dirs), user_warnings.warn)
             self._snapshots = Subscription(aggregator.snapshots)
             self._attach(aggregator.endpoint)
         except BaseException:
@@ -322,7 +322,7 @@ class Run(Recording):
     def _finish_at_exit(self) -> None:
         report = self.finish()
         if report.source_reason:
-            notice.warn(f"the result is from {SOURCE_WORDS[report.source]}: {report.source_reason}")
+            user_warnings.warn(f"the result is from {SOURCE_WORDS[report.source]}: {report.source_reason}")
 
     @property
     def finished(self) -> bool:
@@ -418,7 +418,7 @@ def start(
             check_kinds(backends)
             if origins["run.dir"] == DEFAULT:
                 flags["run.dir"] = _instead_of(config.run.dir)
-        writers = Writers(backends, notice.warn)
+        writers = Writers(backends, user_warnings.warn)
         PROCESS.reopen()
         _STARTER.run = _started(Run(PROCESS, name, config, writers), flags, required)
         return _STARTER.run
@@ -435,7 +435,7 @@ def _instead_of(folder: str) -> str | None:
         other = tempfile.mkdtemp(prefix="telemetry-runs-")
     except OSError:
         return None
-    notice.warn(
+    user_warnings.warn(
         f"can't write to {path}, so this run is in {other}: choose a folder with TELEMETRY_RUN__DIR or start(dir=…)"
     )
     return other
@@ -447,7 +447,7 @@ def _warn_of_other_name(run: Run, name: str | None) -> None:
     A forked child shares the run of its parent and may use any name.
     """
     if name is not None and run._owner_pid == os.getpid() and name not in (run.name, run.asked_name):
-        notice.warn(
+        user_warnings.warn(
             f"start({name!r}) returned the run {run.asked_name!r}, which is still open: call "
             "finish() on it before starting another"
         )
@@ -465,7 +465,7 @@ def _started(run: Run, flags: Mapping[str, object], required: bool) -> Run:
     except TelemetryError as error:
         if required:
             raise
-        notice.warn(f"nothing is recorded: {error}")
+        user_warnings.warn(f"nothing is recorded: {error}")
     return run
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final, SupportsIndex
 import msgspec
 
 from telemetry import limits
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.client.catalog import check_text
 from telemetry.client.process import Process
 from telemetry.client.recorders import checked_ns
@@ -128,7 +128,7 @@ class Steps:
     def say(self, what: str, why: str) -> None:
         if what not in self._said and len(self._said) < _LINES_SAID:
             self._said.add(what)
-            notice.warn(f"{what} is ignored: {why}. Such values are counted; this warning appears once")
+            user_warnings.warn(f"{what} is ignored: {why}. Such values are counted; this warning appears once")
 
     def axis(self, axis: object) -> str:
         """Return the name of an axis. Raise InstrumentError if it is invalid."""

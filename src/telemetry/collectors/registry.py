@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from telemetry.collectors.collector import Collector, NotConfigured
 from telemetry.config.plugins import choice as choices
-from telemetry.config.plugins import points
+from telemetry.config.plugins import entry_points
 from telemetry.config.plugins.choice import Choice
 from telemetry.errors import UsageError
 
@@ -28,7 +28,7 @@ _HAS: Final = ("Options", "sample", "close")
 def parse(text: str) -> Choice:
     """Parse the value of `--collect` without importing a collector. Raises UsageError."""
     kind = text.partition(":")[0]
-    plugins = BUILT_IN if kind in BUILT_IN else points.plugins(GROUP, BUILT_IN)
+    plugins = BUILT_IN if kind in BUILT_IN else entry_points.plugins(GROUP, BUILT_IN)
     return choices.parse(text, noun=NOUN, known=plugins)
 
 
@@ -50,11 +50,11 @@ def parse_all(texts: list[str]) -> list[Choice]:
 
 def load(kind: str) -> type[Collector]:
     """Import the class of a known collector. Raises PluginError."""
-    plugin = points.find(GROUP, kind, BUILT_IN)
-    cls = points.load(plugin)
+    plugin = entry_points.find(GROUP, kind, BUILT_IN)
+    cls = entry_points.load(plugin)
     missing = [name for name in _HAS if not hasattr(cls, name)]
     if missing:
-        raise points.broken(plugin, f"its class lacks {', '.join(missing)}")
+        raise entry_points.broken(plugin, f"its class lacks {', '.join(missing)}")
     return cast(type[Collector], cls)
 
 

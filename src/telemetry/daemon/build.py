@@ -15,9 +15,9 @@ from telemetry.daemon.components import DaemonParts
 from telemetry.daemon.cost import CostMeter
 from telemetry.daemon.lifetime import OnReady, or_tell, prepare_process, serve
 from telemetry.daemon.live_input import LiveInput
-from telemetry.daemon.notify import tell_failure
 from telemetry.daemon.options import DaemonOptions
 from telemetry.daemon.process_watch import ProcessWatch
+from telemetry.daemon.readiness import tell_failure
 from telemetry.daemon.recovery.resume import Claim, claim, open_again
 from telemetry.daemon.run_opening import OpenedRun, open_new
 from telemetry.daemon.run_status import RunStatus

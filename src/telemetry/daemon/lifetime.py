@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from telemetry.common.memory import keep_small
 from telemetry.daemon.finalize import finalize
-from telemetry.daemon.notify import sd_notify, tell_failure, tell_ready
+from telemetry.daemon.readiness import sd_notify, tell_failure, tell_ready
 from telemetry.daemon.service import Service
 from telemetry.errors import TelemetryError
 from telemetry.store.dead_run import forget_finished

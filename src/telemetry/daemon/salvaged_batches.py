@@ -20,7 +20,7 @@ from telemetry.aggregator.producers.producer import Producer
 from telemetry.client.records import RECORD_BYTES
 from telemetry.client.redaction import Redaction
 from telemetry.client.sending.announcer import WINDOW_BYTES
-from telemetry.client.sending.door import FIELDS, Door
+from telemetry.client.sending.masking import FIELDS, RecordMasker
 from telemetry.errors import UsageError
 from telemetry.redaction import Redactor
 from telemetry.store.ring_definitions import RedactionRules
@@ -172,7 +172,7 @@ def _mask(rules: RedactionRules | None) -> Mask:
         redaction.redactor = Redactor(secrets=rules.secrets, personal=rules.personal, patterns=rules.patterns)
     except UsageError:
         return _hide
-    masker = Door(redaction)
+    masker = RecordMasker(redaction)
 
     def masked(record: bytes) -> bytes | None:
         try:

@@ -18,7 +18,7 @@ from telemetry.daemon.components import DaemonParts
 from telemetry.daemon.control import Control
 from telemetry.daemon.cost import CostMeter
 from telemetry.daemon.input import DaemonInput, Ingress
-from telemetry.daemon.notify import sd_notify
+from telemetry.daemon.readiness import sd_notify
 from telemetry.daemon.run_status import RunStatus
 from telemetry.wire.codec import encode_snapshot
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot

@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.gateway import openapi
 from telemetry.gateway.access import Access
 from telemetry.gateway.bodies import BODY_BYTES, converted, media_type, plain, too_large, unzipped
@@ -83,7 +83,7 @@ async def _handle(endpoint: Endpoint, gateway: Gateway, access: Access, request:
     except Problem as problem:
         answer = Answer(problem.status, problem.failure, headers=problem.headers)
     except Exception as error:  # noqa: BLE001 – a defect of this package; the server would drop it without a word
-        notice.warn(_told(endpoint, error))
+        user_warnings.warn(_told(endpoint, error))
         answer = Answer(500, Failure(message="the gateway failed; it is unknown whether this was recorded"))
     return _response(answer, headers.get("accept", ""))
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import uvicorn
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.errors import UsageError
 from telemetry.gateway.app import create_app
 from telemetry.gateway.connections import Connection
@@ -136,7 +136,7 @@ class _ExceptionHandler:
             loop.default_exception_handler(context)
         elif not self._is_told:
             self._is_told = True
-            notice.warn("the gateway has too many open connections, so new clients wait; raise `ulimit -n`")
+            user_warnings.warn("the gateway has too many open connections, so new clients wait; raise `ulimit -n`")
 
 
 async def _watch(

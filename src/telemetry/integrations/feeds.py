@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from telemetry.common.formatting import printable
-from telemetry.config.plugins import points
+from telemetry.config.plugins import entry_points
 from telemetry.config.plugins.choice import unknown
 from telemetry.errors import EndpointError, UsageError
 from telemetry.integrations.sender_addresses import is_pattern
@@ -82,7 +82,7 @@ class FeedSpec:
 def parse_feed(text: str) -> FeedSpec:
     """Parse `NAME[:ADDRESS]`. Raises UsageError for an unknown feed or an invalid address."""
     name, colon, address = text.partition(":")
-    plugins = points.plugins("feeds", BUILT_IN)
+    plugins = entry_points.plugins("feeds", BUILT_IN)
     if name not in plugins:
         raise unknown(name, "feed", plugins)
     if colon and not is_pattern(address):
@@ -107,9 +107,9 @@ def with_percentiles(feeds: Sequence[str], percentiles: Sequence[str]) -> list[s
 
 def load_feed(name: str) -> FeedKind:
     """Import a feed. Raises PluginError, a UsageError, with the package, the cause and the remedy."""
-    plugin = points.plugins("feeds", BUILT_IN)[name]
-    feed = points.load(plugin)
+    plugin = entry_points.plugins("feeds", BUILT_IN)[name]
+    feed = entry_points.load(plugin)
     missing = [name for name in ("topics", "addresses") if not hasattr(feed, name)]
     if missing or not callable(feed):
-        raise points.broken(plugin, f"it lacks {', '.join(missing) or 'a way to make a feed'}")
+        raise entry_points.broken(plugin, f"it lacks {', '.join(missing) or 'a way to make a feed'}")
     return cast(FeedKind, feed)

@@ -14,7 +14,7 @@ from telemetry.common.formatting import NOTHING, listed, number_of, printable
 from telemetry.common.headline_choice import shown_params
 from telemetry.history.headlines import failures, headline, not_finite
 from telemetry.history.requests import unended
-from telemetry.integrations.capture.signs import Signs, not_imported, read_signs
+from telemetry.integrations.capture.capture_log import Signs, not_imported, read_signs
 from telemetry.report.machine import machine_words
 from telemetry.report.masked import masked_words
 from telemetry.report.requests import late

@@ -97,7 +97,7 @@ def check_kinds(to: Sequence[str]) -> None:
     if BUILT_IN.keys() >= set(kinds):
         return
     from telemetry.config.plugins.choice import unknown
-    from telemetry.config.plugins.points import plugins
+    from telemetry.config.plugins.entry_points import plugins
 
     all_kinds = BUILT_IN.keys() | plugins("backends", {}).keys()
     for kind in kinds:

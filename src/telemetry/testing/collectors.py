@@ -27,14 +27,14 @@ from typing import ClassVar, Final, cast
 import pytest
 
 from telemetry import limits
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.client.process import Process
 from telemetry.client.run import Run
 from telemetry.client.sending.flusher import Flusher
 from telemetry.collectors import registry
 from telemetry.collectors.collector import Collector, NotAvailable, NotConfigured, Target
 from telemetry.config import Config
-from telemetry.config.plugins import points
+from telemetry.config.plugins import entry_points
 from telemetry.errors import UsageError
 from telemetry.store.final_snapshot import read_final
 from telemetry.store.run_directory import RunDirectory
@@ -268,8 +268,8 @@ class CollectorContract:
                 raise
             pytest.skip(error.reason)
 
-    def _plugin(self, tmp_path: Path) -> points.Plugin:
-        return points.plugins(registry.GROUP, registry.BUILT_IN)[registry.parse(self.text(tmp_path)).kind]
+    def _plugin(self, tmp_path: Path) -> entry_points.Plugin:
+        return entry_points.plugins(registry.GROUP, registry.BUILT_IN)[registry.parse(self.text(tmp_path)).kind]
 
     def _sample(self, collector: Collector, run: MemoryRun) -> None:
         begun = time.monotonic()
@@ -299,7 +299,7 @@ class MemoryRun(Run):
         process._flusher = cast(Flusher, SimpleNamespace(outbox=SimpleNamespace(records=self._records)))
         process.state = "live"
         process.recorders.install(process.recorders.buffer.extend)
-        super().__init__(process, name, Config(), Writers([], notice.warn))
+        super().__init__(process, name, Config(), Writers([], user_warnings.warn))
 
     @property
     def definitions(self) -> list[Define]:

@@ -23,7 +23,7 @@ from telemetry.backends.backend import Backend, RunFacts, Unavailable
 from telemetry.backends.choice import make, parse
 from telemetry.backends.items import KINDS, Item
 from telemetry.config.plugins.choice import Choice
-from telemetry.config.plugins.points import GROUPS
+from telemetry.config.plugins.entry_points import GROUPS
 from telemetry.store.atomic import write_atomic
 
 KIND: Final = "faulty"

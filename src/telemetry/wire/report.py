@@ -13,7 +13,6 @@ from telemetry.errors import UsageError
 from telemetry.wire.feeds import missing_messages, tells_interruption
 from telemetry.wire.gates import GateResult
 from telemetry.wire.pictures import Pictures, StepCurve
-from telemetry.wire.provided import provided
 from telemetry.wire.snapshot import (
     TERMINAL,
     Completeness,
@@ -24,6 +23,7 @@ from telemetry.wire.snapshot import (
     State,
 )
 from telemetry.wire.sources import SourceStat
+from telemetry.wire.upper_modules import provided
 
 if TYPE_CHECKING:
     import os

@@ -15,8 +15,8 @@ from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.counters import CounterTable
 from telemetry.aggregator.gauges import GaugeTable
 from telemetry.aggregator.nodes.incoming import IncomingIntervals
+from telemetry.aggregator.nodes.leaf_records import NodeReader
 from telemetry.aggregator.nodes.members import NodeMembers
-from telemetry.aggregator.nodes.reading import NodeReader
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers.book import ProducerBook
 from telemetry.aggregator.producers.producer import Producer

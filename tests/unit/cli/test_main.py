@@ -243,7 +243,7 @@ def test_start_up_is_light() -> None:
         "import sys; from telemetry.cli.main import main; main(['--help']);"
         "heavy = {'numpy', 'asyncio', 'zmq', 'hdrh', 'textual', 'rich', 'msgspec'};"
         "light = {'telemetry.errors', 'telemetry.common', 'telemetry.common.lazy', 'telemetry.wire',"
-        " 'telemetry.wire.exit_codes', 'telemetry.wire.provided'};"
+        " 'telemetry.wire.exit_codes', 'telemetry.wire.upper_modules'};"
         "commands = {name for name in sys.modules if name.startswith('telemetry.') and"
         " not name.startswith('telemetry.cli')} - light;"
         "print(sorted(heavy & set(sys.modules)), sorted(commands), file=sys.stderr)"

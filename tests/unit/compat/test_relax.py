@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from telemetry.client import notice, start
 from telemetry.client import run as run_module
+from telemetry.client import start, user_warnings
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.compat import relax
 from telemetry.compat.relax import timeline, timers
@@ -33,7 +33,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     timers.Timer()._held.take()
     monkeypatch.setattr(timers.Timer, "_only", None)
     monkeypatch.setattr(timeline, "_TIMELINE", made := timeline._Timeline())
-    monkeypatch.setattr(notice, "_reported", set())
+    monkeypatch.setattr(user_warnings, "_reported", set())
     monkeypatch.setattr(PROCESS, "before_finish", [timeline._record_rest, made.end])
 
 

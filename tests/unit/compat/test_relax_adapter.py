@@ -13,8 +13,8 @@ import numpy
 import pytest
 from tests.unit.compat.relax_service import RelaxService, Reply
 
-from telemetry.client import notice
 from telemetry.client import run as run_module
+from telemetry.client import user_warnings
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.compat import relax
 from telemetry.compat.relax import (
@@ -40,7 +40,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Begin each test as a new process does."""
     for name in (ENDPOINT_VARIABLE, GATEWAY_VARIABLE):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(notice, "_reported", set())
+    monkeypatch.setattr(user_warnings, "_reported", set())
     monkeypatch.setattr(client_module, "_CLIENT", [])
     monkeypatch.setattr(metrics_service_adapter, "_ADAPTER", [])
     Timer()._held.take()

@@ -14,7 +14,7 @@ import numpy
 import pytest
 from tests.unit.compat.relax_service import RelaxService, Reply
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.compat.relax import (
     TIMELINE_EVENTS_KEY,
@@ -35,7 +35,7 @@ Records = Callable[[], list[Any]]
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin each test as a new process does."""
     monkeypatch.delenv(ENDPOINT_VARIABLE, raising=False)
-    monkeypatch.setattr(notice, "_reported", set())
+    monkeypatch.setattr(user_warnings, "_reported", set())
     monkeypatch.setattr(client_module, "_CLIENT", [])
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.ports import free_port
 from tests.unit.compat.relax_service import Received, RelaxService, Reply
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.compat.relax import MetricsClient, http, values
 from telemetry.compat.relax.http import TOKEN_VARIABLE
 from telemetry.errors import UsageError
@@ -26,7 +26,7 @@ Eventually = Callable[[Callable[[], object]], None]
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Begin each test as a new process does, and leave no queue to it that exit would wait for."""
-    monkeypatch.setattr(notice, "_reported", set())
+    monkeypatch.setattr(user_warnings, "_reported", set())
     yield
     for each in http._TRANSPORTS:
         each.close(0.0)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from telemetry.client import module_level, notice, start
+from telemetry.client import module_level, start, user_warnings
 from telemetry.client import run as run_module
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.compat import torchelastic as package
@@ -66,7 +66,7 @@ class SameValue:
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin each test as a new process does."""
     monkeypatch.setattr(api, "_state", api._State())
-    monkeypatch.setattr(notice, "_reported", set())
+    monkeypatch.setattr(user_warnings, "_reported", set())
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.golden.report.renderings import requests_report, stored_report
 
 from telemetry import render
-from telemetry.integrations.capture.signs import not_imported
+from telemetry.integrations.capture.capture_log import not_imported
 from telemetry.report import brief
 from telemetry.report.text import render_text
 from telemetry.wire.events import Scalar

@@ -406,7 +406,7 @@ def _begin(identity: ClearMLIdentity, directory: Path, folder: Path) -> Path:
         sys.executable,
         "-P",
         "-m",
-        "telemetry.backends.clearml.beginning",
+        "telemetry.backends.clearml.offline_session",
         identity.project,
         identity.name,
     ]

@@ -15,8 +15,8 @@ from telemetry.common.files import opener
 from telemetry.common.formatting import printable
 from telemetry.compat.stand_ins import STAND_INS, check_stand_ins
 from telemetry.integrations.capture.boot_module import BOOT, BOOT_FOLDER
+from telemetry.integrations.capture.capture_log import SIGNS, not_imported, read_signs
 from telemetry.integrations.capture.captures import check_captures, plugin_variable
-from telemetry.integrations.capture.signs import SIGNS, not_imported, read_signs
 from telemetry.report.brief import has_data
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import MetricsSnapshot, ProducerStat

@@ -323,14 +323,14 @@ def _captures(current: str, _given: Given) -> Iterator[Candidate]:
 
 def _plugins(*groups: str) -> Iterator[Candidate]:
     from telemetry.cli.plugin_inventory.facts import built_in
-    from telemetry.config.plugins.points import plugins
+    from telemetry.config.plugins.entry_points import plugins
 
     for group in groups:
         yield from (Candidate(name, group) for name in plugins(group, built_in(group)))
 
 
 def _all_plugins(_current: str, _given: Given) -> Iterator[Candidate]:
-    from telemetry.config.plugins.points import GROUPS
+    from telemetry.config.plugins.entry_points import GROUPS
 
     yield from _plugins(*GROUPS)
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from telemetry.common.distribution import install_hint
 from telemetry.common.formatting import printable
 from telemetry.config.plugins.choice import Option, options_of
-from telemetry.config.plugins.points import Plugin, is_installed
+from telemetry.config.plugins.entry_points import Plugin, is_installed
 from telemetry.errors import TelemetryError, error_text
 
 _SUMMARY_CHARS: Final = 200

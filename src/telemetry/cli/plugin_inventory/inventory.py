@@ -12,7 +12,7 @@ from msgspec import Struct
 from telemetry.cli.plugin_inventory.facts import PluginFacts, built_in, read_facts
 from telemetry.cli.plugin_inventory.process import facts_of
 from telemetry.config.plugins.choice import Option, unknown
-from telemetry.config.plugins.points import GROUPS, Plugin, offered
+from telemetry.config.plugins.entry_points import GROUPS, Plugin, offered
 
 State = Literal["ready", "missing", "broken", "hidden"]
 """ready: can be used · missing: needs a library that is not installed · broken: can't be loaded · hidden: not used,

@@ -14,7 +14,7 @@ import msgspec
 
 from telemetry.cli.plugin_inventory.facts import PluginFacts, built_in, read_facts
 from telemetry.common.formatting import number_of
-from telemetry.config.plugins.points import Plugin, broken, plugins
+from telemetry.config.plugins.entry_points import Plugin, broken, plugins
 from telemetry.errors import TelemetryError, UsageError
 from telemetry.supervise.spawn import telemetry_command
 

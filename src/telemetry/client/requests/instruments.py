@@ -9,7 +9,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any, Final, SupportsFloat, SupportsIndex
 
 from telemetry import limits
-from telemetry.client import notice, records
+from telemetry.client import records, user_warnings
 from telemetry.client.catalog import NO_ID
 from telemetry.client.native_module import RECORDER
 from telemetry.client.recorders import Rows, checked_ns
@@ -167,7 +167,7 @@ class Family(_Base):
         """Print a line at the terminal, only once for each subject `what`."""
         if what not in self._said_before:
             self._said_before.add(what)
-            notice.warn(line)
+            user_warnings.warn(line)
 
     def tokens(self, tokens: SupportsIndex) -> int:
         """Return a number of tokens. For an invalid value, count it and return 0."""

@@ -13,7 +13,7 @@ from typing import Final, Self, TypeVar
 from weakref import WeakSet
 
 from telemetry import limits
-from telemetry.client import notice, records
+from telemetry.client import records, user_warnings
 from telemetry.client.catalog import check_text, checked_labels
 from telemetry.client.requests.ended import EndedLog
 from telemetry.client.requests.kind import RefusedKind, Requests
@@ -117,7 +117,7 @@ class Kinds:
             existing = self._refused
             self._refused = kind = existing or RefusedKind(self._host, self._asker)
         if existing is None:
-            notice.warn(
+            user_warnings.warn(
                 f"more than {limits.REQUEST_KINDS:,} kinds of requests in one process: requests of "
                 f"{name!r} and later kinds are dropped. Names and labels should have a limited "
                 "number of values"
@@ -233,7 +233,7 @@ class Tracking:
         """Print one message that no request belongs to this window."""
         if not self._entered:
             self._entered = True
-            notice.warn(
+            user_warnings.warn(
                 f"the tracking window {self.window!r} was never entered, so it contains no "
                 f"requests: use it as a block, `with run.tracking({self.window!r}):`"
             )
@@ -285,7 +285,7 @@ def _limits_of(text: str) -> dict[str, dict[str, int]]:
     try:
         return slo.parse_by_kind(text)
     except UsageError as error:
-        notice.warn(f"{slo.GOODPUT_VARIABLE} is ignored: {error}")
+        user_warnings.warn(f"{slo.GOODPUT_VARIABLE} is ignored: {error}")
         return {}
 
 

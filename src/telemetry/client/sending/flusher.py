@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from telemetry import limits
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.client.sending.outbox import Outbox
 from telemetry.client.sending.session import Link, ProducerSession
 from telemetry.common.formatting import number_of
@@ -300,7 +300,7 @@ class Flusher:
         if talk.run is not None and watch.gone():
             self._deserted = True
             if left := watch.left_behind():
-                notice.warn(
+                user_warnings.warn(
                     f"the aggregator at {self._parts.endpoint} is gone. Events are buffered in "
                     f"this process until `telemetry serve --resume {shlex.quote(left)}`; once the "
                     "buffer is full, events are dropped"
@@ -316,7 +316,7 @@ class Flusher:
         except Exception as error:  # noqa: BLE001 – the outbox has counted its events; reported once
             self._errors += 1
             if self._errors == 1:
-                notice.warn(f"the flusher failed and was restarted: {error!r}")
+                user_warnings.warn(f"the flusher failed and was restarted: {error!r}")
 
     def _turn(self, talk: ProducerSession) -> None:
         """Send until less than a full batch is left, or the run is over.

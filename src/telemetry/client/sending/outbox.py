@@ -14,7 +14,7 @@ from telemetry.client.recorders import Buffer
 from telemetry.client.records import RECORD_BYTES
 from telemetry.client.redaction import REDACTION
 from telemetry.client.sending.announcer import Announcer
-from telemetry.client.sending.door import Door
+from telemetry.client.sending.masking import RecordMasker
 from telemetry.client.tally import HitCounter
 from telemetry.common.clock import SYSTEM_CLOCK, Clock
 from telemetry.wire.codec import encode_batch
@@ -47,7 +47,7 @@ class Outbox:
         *,
         tallies: Mapping[Reason, HitCounter],
         row_bound: int | None,
-        door: Door | None = None,
+        masker: RecordMasker | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.producer = producer
@@ -61,7 +61,7 @@ class Outbox:
         """Numbers of rows and of records that left the queue: in a batch, or dropped by a bound."""
         self._buffer = buffer
         self._definitions = definitions
-        self._door = door or Door(REDACTION)
+        self._masker = masker or RecordMasker(REDACTION)
         self._masked: list[Raw] = []
         """Definitions as they are sent, which may be repeatedly."""
         self._tallies = tallies
@@ -157,7 +157,7 @@ class Outbox:
                 first,
                 anchor,
                 self.dropped,
-                [*definitions, *(Raw(self._door.masked(record)) for record in records)],
+                [*definitions, *(Raw(self._masker.masked(record)) for record in records)],
                 Raw(rows) if isinstance(rows, bytes) else rows,
             )
             frame = encode_batch(batch)
@@ -168,12 +168,12 @@ class Outbox:
         self._buffer.note_batch(seq, first, *anchor)
         self.next_seq += 1
         self.emitted += events
-        self._buffer.extend(self._door.counts())
+        self._buffer.extend(self._masker.counts())
         return Packed(seq, events, frame)
 
     def _masked_definitions(self, start: int, stop: int) -> list[Raw]:
         for definition in self._definitions[len(self._masked) : stop]:
-            self._masked.append(Raw(self._door.masked(definition)))
+            self._masked.append(Raw(self._masker.masked(definition)))
         return self._masked[start:stop]
 
     def _take_records(self, most: int) -> list[bytes]:

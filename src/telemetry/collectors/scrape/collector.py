@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from telemetry import limits
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.collectors.collector import NotConfigured, Target
 from telemetry.collectors.scrape.conversion import Conversion, ScrapeBudget
 from telemetry.collectors.scrape.fetch import Fetched, Fetcher, FetchError, normal_url, place_of, shown_url
@@ -125,7 +125,7 @@ class Scrape:
         except UsageError as error:
             if str(error) != self._file_problem:
                 self._file_problem = str(error)
-                notice.warn(f"{self.name}: {error}; it is read again every {self.interval_s:g} s")
+                user_warnings.warn(f"{self.name}: {error}; it is read again every {self.interval_s:g} s")
             return []
         return servers
 
@@ -185,12 +185,12 @@ class _Watch:
 
     def _say_away(self, error: TelemetryError) -> None:
         if not self._problem:
-            notice.warn(f"{self._who}: {error}; it is tried again every {self._options.every:g} s")
+            user_warnings.warn(f"{self._who}: {error}; it is tried again every {self._options.every:g} s")
         self._problem = str(error)
 
     def _say_back(self) -> None:
         if self._problem:
-            notice.warn(f"{self._who} answers again")
+            user_warnings.warn(f"{self._who} answers again")
         self._problem = ""
 
     def _say_left_out(self, page: Page) -> None:
@@ -212,7 +212,7 @@ class _Watch:
     def _say_once(self, what: str, message: str) -> None:
         if what not in self._told:
             self._told.add(what)
-            notice.warn(f"{self._who}: {message}")
+            user_warnings.warn(f"{self._who}: {message}")
 
 
 def _check(page: Page, fetched: Fetched) -> None:

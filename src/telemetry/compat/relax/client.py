@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from telemetry import limits
 from telemetry.client.catalog import check_text
-from telemetry.client.notice import warn_once
+from telemetry.client.user_warnings import warn_once
 from telemetry.compat.relax.http import HttpTransport, LinkError, health_of, parsed
 from telemetry.compat.relax.native import NO_RUN, NativeTransport, missing_run
 from telemetry.compat.relax.serve_url import get_serve_url

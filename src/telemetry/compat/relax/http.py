@@ -21,10 +21,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.client.locked import Locked
-from telemetry.client.notice import warn_once
 from telemetry.client.steps import number
+from telemetry.client.user_warnings import warn_once
 from telemetry.common.clock import backoff_s
 from telemetry.common.formatting import number_of
 from telemetry.compat.relax.values import STEP, Entry, Events, Place, ToDistribution, listed, refuse
@@ -285,7 +285,7 @@ class HttpTransport(Locked):
         texts = [number_of(values, "value")] if values else []
         texts += [number_of(reports, "report of a step", "reports of steps")] if reports else []
         if texts:
-            notice.warn(f"{' and '.join(texts)} did not reach {self._url.text} before the program ended")
+            user_warnings.warn(f"{' and '.join(texts)} did not reach {self._url.text} before the program ended")
 
     def _put(self, requests: Sequence[_Waiting]) -> bool:
         """Queue requests, all or none of them. Return False if there is no room."""

@@ -7,9 +7,9 @@ import weakref
 from collections.abc import Iterable
 from typing import Final
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.client.locked import Locked
-from telemetry.client.notice import warn_once
+from telemetry.client.user_warnings import warn_once
 from telemetry.common.formatting import number_of
 from telemetry.compat.relax.values import Entry, Place
 
@@ -25,7 +25,7 @@ def _warn_of_rest() -> None:
     """Report the values that still wait when the program ends."""
     count, steps = sum(each.count(None) for each in _ALL), sum(len(each.places) for each in _ALL)
     if count:
-        notice.warn(
+        user_warnings.warn(
             f"not recorded, because report_step was not called for them: {number_of(count, 'value')} of "
             f"{number_of(steps, 'step')}"
         )

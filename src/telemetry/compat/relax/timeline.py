@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from telemetry.client import module_level as telemetry
 from telemetry.client.locked import Locked
-from telemetry.client.notice import warn_once
 from telemetry.client.process import PROCESS
+from telemetry.client.user_warnings import warn_once
 from telemetry.errors import error_text
 
 HELD: Final = 10_000

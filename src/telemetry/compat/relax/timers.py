@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeVar, overload
 
 from telemetry.client.locked import Locked
-from telemetry.client.notice import warn_once
 from telemetry.client.timing import BlockTimer as Block
+from telemetry.client.user_warnings import warn_once
 from telemetry.compat.relax.timeline import HeldEvents, TimelineEvent
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

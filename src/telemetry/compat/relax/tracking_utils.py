@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from telemetry import limits
 from telemetry.client import module_level as telemetry
-from telemetry.client import notice
-from telemetry.client.notice import warn_once
+from telemetry.client import user_warnings
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
+from telemetry.client.user_warnings import warn_once
 from telemetry.compat.relax.backend_choice import backends_of, environment_of, option, receivers_of
 from telemetry.compat.relax.client import get_metrics_client
 from telemetry.compat.relax.metrics_service_adapter import (
@@ -137,7 +137,7 @@ def _start(args: Any, to: list[str]) -> None:
         try:
             start(str(name or _NAME)[: limits.NAME_CHARS], to=to, required=False)
         except TelemetryError as error:
-            notice.warn(f"nothing is recorded: {error}")
+            user_warnings.warn(f"nothing is recorded: {error}")
 
 
 def _settings(args: Any) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 from telemetry import limits
 from telemetry.client import bins
 from telemetry.client.catalog import check_text
-from telemetry.client.notice import warn_once
 from telemetry.client.steps import number, plain_step
+from telemetry.client.user_warnings import warn_once
 from telemetry.compat.relax.timeline import TraceEvent
 
 STEP: Final = "step"

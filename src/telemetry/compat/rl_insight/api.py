@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from telemetry import limits
-from telemetry.client import Run, module_level, notice, start
+from telemetry.client import Run, module_level, start, user_warnings
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.client.records import clean
 from telemetry.compat.rl_insight.prometheus_file import write_targets
@@ -216,7 +216,7 @@ def _begin(name: str | None, exporters: Exporters) -> Run | RayRun | None:
             named = clean(name, limits.NAME_CHARS) if name else None
             return start(named, required=False, to=exporters.to)
     except TelemetryError as error:
-        notice.warn(f"nothing is recorded: {error}")
+        user_warnings.warn(f"nothing is recorded: {error}")
         return None
 
 
@@ -283,7 +283,7 @@ def warn_of_missing(endpoint: str, exporters: Exporters) -> None:
     missing = [text for text in exporters.to if kind_of(text) not in kinds]
     if missing and isinstance(answer, Status):
         options = " ".join(f"--to '{text}'" for text in mask_secrets(missing))
-        notice.warn(
+        user_warnings.warn(
             "this process joins a run that is open already; its exporters are chosen where it is started, as in: "
             f"telemetry run {options} -- CMD"
         )

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.errors import ConfigError
 from telemetry.integrations.rl_insight.targets import DEFAULT_JOB, groups_of
 from telemetry.store.append_file import describe
@@ -35,7 +35,7 @@ def write_targets(conf: Mapping[str, Any], job: Any, reload_mode: Any = None) ->
         _replace_job(path, name)
     except (ConfigError, OSError) as error:
         why = describe(error) if isinstance(error, OSError) else str(error)
-        notice.warn(f"the targets of {name!r} are not written to {path}: {why}")
+        user_warnings.warn(f"the targets of {name!r} are not written to {path}: {why}")
         return
     by_conf = settings.get("reload")
     mode = reload_mode or (by_conf.get("mode") if isinstance(by_conf, Mapping) else "") or ""
@@ -88,8 +88,8 @@ def _reload(port: int) -> None:
     except HTTPError as error:
         with error:
             why = error.read(200).decode(errors="replace").strip() or f"HTTP {error.code}"
-        notice.warn(f"Prometheus did not read its configuration again ({url}): {why}")
+        user_warnings.warn(f"Prometheus did not read its configuration again ({url}): {why}")
     except OSError as error:
         reason = getattr(error, "reason", error)
         why = describe(reason) if isinstance(reason, OSError) else reason
-        notice.warn(f"no Prometheus answers at {url}, so it reads the targets when it starts: {why}")
+        user_warnings.warn(f"no Prometheus answers at {url}, so it reads the targets when it starts: {why}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.compat.tracelet.core.experiment import Experiment
 from telemetry.compat.tracelet.core.run_backends import installed
 from telemetry.compat.tracelet.settings import TraceletSettings, current, options_of
@@ -49,7 +49,9 @@ def start_logging(  # noqa: PLR0917 – Tracelet's order
     if "backend" not in chosen.explicit:
         backends = [name for name in backends if installed(name)]
         if not backends:
-            notice.warn("no backend is named and mlflow is not installed: the run is in its own directory alone")
+            user_warnings.warn(
+                "no backend is named and mlflow is not installed: the run is in its own directory alone"
+            )
     experiment = Experiment(
         chosen.experiment_name or "default_experiment",
         backend=backends,

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Self, get_type_hints
 import msgspec
 from msgspec import Meta
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.common.formatting import did_you_mean
 from telemetry.compat.tracelet.exceptions import ConfigurationError
 
@@ -108,13 +108,15 @@ class TraceletSettings:
             self.sources |= dict.fromkeys(options, source)
             for name in others.keys() - _OTHER_VARIABLES:
                 hint = f"; {near}" if (near := did_you_mean(name, _OPTIONS)) else ""
-                notice.warn(f"the Tracelet setting {name} ({source}) is unknown and has no effect{hint}")
+                user_warnings.warn(f"the Tracelet setting {name} ({source}) is unknown and has no effect{hint}")
         for name, value in chosen.items():
             setattr(self, name, _converted(name, value))
         for name in self.explicit:
             _log.debug("%s from %s", name, self.sources[name])
         if "num_workers" in self.explicit and self.num_workers != type(self).num_workers:
-            notice.warn("num_workers has no effect: each backend has one thread, which keeps its values in order")
+            user_warnings.warn(
+                "num_workers has no effect: each backend has one thread, which keeps its values in order"
+            )
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -206,7 +208,7 @@ def _table(path: Path) -> Mapping[str, Any]:
 
             table = yaml.safe_load(path.read_text())
     except ImportError:
-        notice.warn(f"{path} is not read: this needs the package pyyaml; install it, or use tracelet.json")
+        user_warnings.warn(f"{path} is not read: this needs the package pyyaml; install it, or use tracelet.json")
         return {}
     except Exception as error:
         raise ConfigurationError(f"can't read {path}: {error}") from error

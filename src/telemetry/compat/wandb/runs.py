@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
 from telemetry.client import module_level as client
-from telemetry.compat.wandb import refused
+from telemetry.compat.wandb import unsupported
 from telemetry.compat.wandb.artifacts import Artifact
 from telemetry.compat.wandb.configs import Config, Summary
 from telemetry.compat.wandb.env import Settings
@@ -286,11 +286,11 @@ class Run:
     def _label(self, *_args: Any, **_more: Any) -> None:
         """Do nothing."""
 
-    use_artifact = staticmethod(refused.use_artifact)
-    use_model = staticmethod(refused.use_model)
-    link_artifact = staticmethod(refused.link_artifact)
-    link_model = staticmethod(refused.link_model)
-    restore = staticmethod(refused.restore)
+    use_artifact = staticmethod(unsupported.use_artifact)
+    use_model = staticmethod(unsupported.use_model)
+    link_artifact = staticmethod(unsupported.link_artifact)
+    link_model = staticmethod(unsupported.link_model)
+    restore = staticmethod(unsupported.restore)
 
 
 class Metric:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.common.distribution import install_hint
 from telemetry.errors import UsageError, error_text
 from telemetry.gateway.access import Access
@@ -136,7 +136,7 @@ class GrpcReceiver:
             except Problem as error:
                 status, message = error.status, str(error)
             except Exception as error:  # noqa: BLE001 – a defect of this package
-                notice.warn(f"OTLP over gRPC failed for {signal}: {error_text(error)}")
+                user_warnings.warn(f"OTLP over gRPC failed for {signal}: {error_text(error)}")
                 status, message = 500, "the gateway failed; it is unknown whether this was recorded"
             details = _retry_details(message) if status == _UNAVAILABLE else ()
             await context.abort(self._codes[_CODES.get(status, "INTERNAL")], message, details)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.client.run import start
 from telemetry.compat.relax.native import WANDB
@@ -61,7 +61,9 @@ def deploy(
     _, serve = cluster.ray_and_serve()
     address = _address_of_run(endpoint)
     if address and to:
-        notice.warn("the run is open already, so `to` has no effect; backends are chosen where a run is started")
+        user_warnings.warn(
+            "the run is open already, so `to` has no effect; backends are chosen where a run is started"
+        )
     elif not address:
         address = start(name, to=to).endpoint
     cluster.join()

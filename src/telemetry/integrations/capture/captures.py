@@ -10,9 +10,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
-from telemetry.config.plugins import points
+from telemetry.config.plugins import entry_points
 from telemetry.config.plugins.choice import unknown
-from telemetry.config.plugins.points import Plugin
+from telemetry.config.plugins.entry_points import Plugin
 from telemetry.errors import UsageError
 from telemetry.integrations.capture.boot_module import BOOT, CAPTURES
 from telemetry.integrations.capture.patching import Patch
@@ -101,17 +101,17 @@ def check_captures(text: str) -> list[str]:
 
 def known_captures() -> dict[str, Plugin]:
     """Return all captures by name. Plug-ins can't replace built-in captures."""
-    return points.plugins("integrations", BUILT_IN)
+    return entry_points.plugins("integrations", BUILT_IN)
 
 
 def load_capture(plugin: Plugin) -> Any:
     """Import the module of a capture. Raises PluginError with the package, the cause and the remedy."""
-    module = points.load(plugin)
+    module = entry_points.load(plugin)
     if not callable(getattr(module, "install", None)):
-        raise points.broken(plugin, "it lacks install")
+        raise entry_points.broken(plugin, "it lacks install")
     modules = CAPTURES.get(plugin.name) or getattr(module, "MODULES", ())
     if not modules or isinstance(modules, str) or not all(_is_module_name(name) for name in modules):
-        raise points.broken(plugin, "its MODULES are not the names of the modules that it captures")
+        raise entry_points.broken(plugin, "its MODULES are not the names of the modules that it captures")
     return module
 
 

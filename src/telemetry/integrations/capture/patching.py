@@ -255,7 +255,7 @@ class Observers:
     def _report(self, what: str, error: Exception) -> None:
         """Count a call that was not recorded as `unencodable`. Print a warning for the first one of a function."""
         try:
-            from telemetry.client import notice  # only now: the client takes a tenth of a second to import
+            from telemetry.client import user_warnings  # only now: the client takes a tenth of a second to import
             from telemetry.client.process import PROCESS
 
             def fail() -> list[bytes]:
@@ -265,7 +265,7 @@ class Observers:
             if what in self._failed:
                 return
             self._failed.add(what)
-            notice.warn(
+            user_warnings.warn(
                 f"{self._library}: a call of {what} was not recorded: {type(error).__name__}: {error}. The program "
                 "goes on; this warning appears once"
             )

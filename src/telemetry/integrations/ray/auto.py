@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.integrations.ray import names
 from telemetry.integrations.ray.driver import RayRun, run
 
@@ -36,7 +36,7 @@ def runtime_env_hook(runtime_env: Mapping[str, Any] | None) -> Mapping[str, Any]
         own = names.env(job, runtime_env)
         _hook_ray(names.ray_module(), job)
     except Exception as error:  # noqa: BLE001 – the program must run as it does without telemetry
-        notice.warn(f"nothing is recorded on Ray: {error}")
+        user_warnings.warn(f"nothing is recorded on Ray: {error}")
         return runtime_env
     return own
 
@@ -55,7 +55,7 @@ def _begin(job: str) -> None:
         if not _open or _open[-1].finished:
             _open[:] = [run(job)]
     except Exception as error:  # noqa: BLE001 – as above
-        notice.warn(f"nothing is recorded on Ray: {error}")
+        user_warnings.warn(f"nothing is recorded on Ray: {error}")
 
 
 def _ending_run(shutdown: Any) -> Any:

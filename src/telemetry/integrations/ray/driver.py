@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from telemetry.client import Run, notice, start
+from telemetry.client import Run, start, user_warnings
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.client.recording import Recording
 from telemetry.config import load
@@ -75,7 +75,7 @@ class RayRun(Recording):
         self._root = root
         self._starts_root = bool(facts["pid"])
         self._producer = producer
-        self._writers = Writers((), notice.warn)
+        self._writers = Writers((), user_warnings.warn)
         self._report: Report | None = None
         self._lock = threading.RLock()
         self._pid = os.getpid()
@@ -175,12 +175,12 @@ class RayRun(Recording):
 
     def _begin_writers(self, to: Sequence[str], environment: Mapping[str, str]) -> None:
         own = {**environment, KEYS_VARIABLE: self._keys}
-        self._writers = Writers(to, notice.warn, variables=dict.fromkeys(map(kind_of, to), own))
+        self._writers = Writers(to, user_warnings.warn, variables=dict.fromkeys(map(kind_of, to), own))
         self._writers.begin(self.endpoint, self.directory)
 
     def _delivered(self, report: Report, timeout_s: float) -> Report:
         """End the backends of a finished run and add their outcome to the report."""
-        self._writers.end(timeout_s, report.snapshot.backends, said_when_long(notice.warn, timeout_s))
+        self._writers.end(timeout_s, report.snapshot.backends, said_when_long(user_warnings.warn, timeout_s))
         return with_backends(report, self._writers.stats)
 
     @property
@@ -202,7 +202,7 @@ class RayRun(Recording):
         try:
             ray.get(self._root.close.remote(), timeout=_CLOSE_S)
         except ray.exceptions.RayError as error:
-            notice.warn(f"actors of the job {self.job} may be left on the cluster: {_lines(error)[0]}")
+            user_warnings.warn(f"actors of the job {self.job} may be left on the cluster: {_lines(error)[0]}")
         ray.kill(self._root, no_restart=True)
 
     def _at_exit(self) -> None:
@@ -310,7 +310,7 @@ def _connect(ray: Any, job: str, options: dict[str, Any]) -> None:
     variables = ray.get_runtime_context().runtime_env.get("env_vars", {})
     other = variables.get(names.JOB_VARIABLE)
     if other is None:
-        notice.warn(
+        user_warnings.warn(
             "workers of this job record nothing by themselves; pass "
             f"runtime_env=telemetry.integrations.ray.env({job!r}) to ray.init()"
         )
@@ -353,7 +353,7 @@ def _begun(ray: Any, root: Any, plan: RootPlan, timeout_s: float) -> tuple[dict[
         reasons = [str(reason) for reason in troubles if reason]
         raise EndpointError("; ".join([error.message, *reasons]), hint=error.hint) from error
     if late:
-        notice.warn(f"nodes without a leaf after {timeout_s:g} s, which is tried again: {', '.join(late)}")
+        user_warnings.warn(f"nodes without a leaf after {timeout_s:g} s, which is tried again: {', '.join(late)}")
     return facts, producer
 
 
@@ -361,7 +361,7 @@ def _undo(ray: Any, root: Any) -> None:
     try:
         ray.get(root.close.remote(), timeout=_CLOSE_S)
     except ray.exceptions.RayError as error:
-        notice.warn(f"actors of the job may be left on the cluster: {_lines(error)[0]}")
+        user_warnings.warn(f"actors of the job may be left on the cluster: {_lines(error)[0]}")
     ray.kill(root, no_restart=True)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.common.clock import backoff_s
 from telemetry.errors import EndpointError, RunDirectoryError, TelemetryError
 from telemetry.integrations.ray import names
@@ -262,7 +262,7 @@ class LeafBody:
 
     def _say(self, text: str) -> None:
         self._error = text
-        notice.warn(f"node {self._plan.node}: {text}")
+        user_warnings.warn(f"node {self._plan.node}: {text}")
 
 
 def _usable(directory: str) -> str:

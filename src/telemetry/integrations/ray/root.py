@@ -9,7 +9,7 @@ import time
 from typing import Any, Final
 
 from telemetry import limits
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.errors import EndpointError, ProtocolError, TelemetryError
 from telemetry.integrations.ray import names
 from telemetry.integrations.ray.keys import own_pair, pair_for
@@ -169,7 +169,7 @@ class RootBody:
             # a driver in another container can't be watched
             owner_pid=pid if process_lives(pid, started) else raylet_pid(),
             run_id=plan.run_id,
-            say=notice.warn,
+            say=user_warnings.warn,
         )
         self._service.begin()
         aggregator = self._service.aggregator
@@ -190,7 +190,9 @@ class RootBody:
 
     def _report(self, trouble: str) -> None:
         if trouble != self._trouble:
-            notice.warn(f"nodes of the job {self._plan.job} have no leaf yet, which is tried again: {trouble}")
+            user_warnings.warn(
+                f"nodes of the job {self._plan.job} have no leaf yet, which is tried again: {trouble}"
+            )
         self._trouble = trouble
 
     # --- the end ---------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import Any, Final
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.client.identity import program_name
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.integrations.ray.names import HOOK_VARIABLE, JOB_VARIABLE, check_job, leaf_address, ray_module
@@ -28,7 +28,7 @@ def attach_worker() -> None:
     try:
         attach(job)
     except Exception as error:  # noqa: BLE001 – an error here would end the worker and then all others
-        notice.warn(f"nothing is recorded in this worker: {error}")
+        user_warnings.warn(f"nothing is recorded in this worker: {error}")
 
 
 def attach(job: str) -> None:

@@ -14,11 +14,11 @@ import msgspec
 
 from telemetry import limits
 from telemetry.client import module_level as telemetry
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.client.process import PROCESS
 from telemetry.client.records import clean
 from telemetry.errors import InstrumentError, error_text
-from telemetry.integrations.points import unit_of
+from telemetry.integrations.metric_points import unit_of
 from telemetry.wire.events import Span
 
 COUNTER: Final = "counter"
@@ -172,7 +172,7 @@ class EventTranslator:
     def _warn(self, message: str) -> None:
         if message not in self._warned and len(self._warned) < limits.WARNINGS_KEPT:
             self._warned.add(message)
-            notice.warn(message)
+            user_warnings.warn(message)
 
 
 EVENTS: Final = EventTranslator()

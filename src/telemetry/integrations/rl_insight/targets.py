@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from telemetry.client import module_level as telemetry
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.store.append_file import describe
 from telemetry.store.scrape_targets import ScrapeGroup, add_targets, default_folder, remove_targets
 
@@ -73,7 +73,7 @@ def _write(job: str, targets: Mapping[str, dict[str, str]]) -> None:
         try:
             _FILES.add(add_targets(folder, f"rl_insight-{job}", groups))
         except OSError as error:
-            notice.warn(f"Prometheus does not find the targets of {job!r} by itself: {describe(error)}")
+            user_warnings.warn(f"Prometheus does not find the targets of {job!r} by itself: {describe(error)}")
 
 
 def _group(job: str, address: str, labels: Mapping[str, str]) -> ScrapeGroup:

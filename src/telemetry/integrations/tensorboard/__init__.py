@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from telemetry.client import module_level as run
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.client.module_level import log_number
 from telemetry.client.step_axes import SHARED
 from telemetry.client.steps import DEFAULT_AXIS, number
@@ -103,7 +103,7 @@ class TensorBoardRecorder:
         name = self.names.name(folder, tag)
         if method not in self._told:
             self._told.add(method)
-            notice.warn(f"data given to {method} is not kept, only a reference to its folder {folder}")
+            user_warnings.warn(f"data given to {method} is not kept, only a reference to its folder {folder}")
         if (name, method) in self._referred or len(self._referred) >= _REFERENCES:
             return
         self._referred.add((name, method))

@@ -19,7 +19,7 @@ from telemetry import limits
 from telemetry.client.module_level import counter, gauge, mark, series
 from telemetry.client.redaction import REDACTION
 from telemetry.client.wall_time import monotonic_ns
-from telemetry.integrations.points import PutPoint, point_recorder, unit_of
+from telemetry.integrations.metric_points import PutPoint, point_recorder, unit_of
 
 PLATFORM_GROUP: Final = "torchelastic"
 _STATUS_EVENT: Final = "torchelastic.worker.status."

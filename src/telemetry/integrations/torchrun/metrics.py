@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
-from telemetry.integrations.points import PutPoint, point_recorder
+from telemetry.integrations.metric_points import PutPoint, point_recorder
 from telemetry.integrations.torchrun.agent import PLATFORM_GROUP, Agent
 
 _ROUTES_KEPT: Final = 20_000  # recorders of further metrics are made at each call

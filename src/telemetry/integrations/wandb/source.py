@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from telemetry.client import module_level as client
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.client.process import PROCESS
 from telemetry.client.step_axes import SHARED
 from telemetry.integrations.loop_axes import record_total
@@ -46,7 +46,7 @@ class WandbSource:
         self._total: object = next((config[name] for name in _TOTALS if config.get(name)), None)
         """Number of steps that the program will take, until it is recorded with the first axis."""
         self._summary_group = f"summary{suffix}"
-        self._rows = LoggedRows(step, suffix=suffix, keeps_summary=keeps_summary, say=notice.warn)
+        self._rows = LoggedRows(step, suffix=suffix, keeps_summary=keeps_summary, say=user_warnings.warn)
         self.define: Callable[..., None] = self._rows.define
         self._pid = os.getpid()
         self._closed = False

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from telemetry import limits
-from telemetry.client import bins, notice
+from telemetry.client import bins, user_warnings
 from telemetry.client import module_level as client
 from telemetry.client.process import PROCESS
 from telemetry.client.redaction import REDACTION
@@ -184,7 +184,7 @@ def _log_type(value: Any) -> str:
 
 def _leave_out(value: Any) -> None:
     name = type(value).__name__
-    notice.warn_once(
+    user_warnings.warn_once(
         f"W&B type {name}",
         f"W&B values of the type {name} are not recorded: log the numbers, or an image of it. "
         "This warning appears once for each type",
@@ -193,7 +193,7 @@ def _leave_out(value: Any) -> None:
 
 def _count_cut(name: str, count: int) -> None:
     PROCESS.unencodable.hit_many(count - _MANY)
-    notice.warn_once(
+    user_warnings.warn_once(
         "W&B list of files",
         f"{name!r} is a list of {count} files: the first {_MANY} of each such list are recorded, and the rest "
         "are counted. Log them in several calls, under other names. This warning appears once",

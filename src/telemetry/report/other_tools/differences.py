@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from telemetry.report.other_tools import aiperf, ours, sglang, vllm
+from telemetry.report.other_tools import aiperf, own_definitions, sglang, vllm
 from telemetry.report.other_tools import reasons as why
 from telemetry.report.other_tools.reasons import DifferenceReason
 from telemetry.report.other_tools.selection import Selection
@@ -48,7 +48,7 @@ class _Row(NamedTuple):
 def differences(tool: Tool, selection: Selection) -> list[FigureDifference]:
     """Return the figures that both know. Without limits there is no goodput."""
     answers, limits = selection.answers, selection.limits
-    own = ours.figures(answers, limits)
+    own = own_definitions.figures(answers, limits)
     limit_keys: Sequence[str]
     if tool.name == "vllm":
         rows, limit_keys, theirs = _VLLM, vllm.LIMITS, vllm.figures(answers, limits)

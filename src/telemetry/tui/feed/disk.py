@@ -13,7 +13,7 @@ from telemetry.tui.feed.history_thread import HistoryThread
 from telemetry.tui.feed.local_files import members_of, remedy_of, result_of
 from telemetry.tui.feed.member_requests import MemberRequests
 from telemetry.tui.feed.news import NewSnapshot, Tell, ViewerNote
-from telemetry.tui.feed.outlet import NewsChannel
+from telemetry.tui.feed.news_channel import NewsChannel
 from telemetry.tui.feed.output import OutputTail
 from telemetry.tui.feed.step_records import DiskRecords
 from telemetry.tui.feed.steps_thread import StepsThread

@@ -17,7 +17,7 @@ from telemetry.tui.feed.history_thread import HistoryThread
 from telemetry.tui.feed.local_files import directory_of, members_of, remedy_of, result_of
 from telemetry.tui.feed.member_requests import MemberRequests
 from telemetry.tui.feed.news import Tell, ViewerNote
-from telemetry.tui.feed.outlet import NewsChannel
+from telemetry.tui.feed.news_channel import NewsChannel
 from telemetry.tui.feed.output import OutputTail
 from telemetry.tui.feed.snapshot_thread import SnapshotThread
 from telemetry.tui.feed.step_records import ControlRecords, DiskRecords, StepRecords

@@ -14,7 +14,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from telemetry.tui.model.grid import Cell, Line
-from telemetry.tui.model.steady import SteadyTones
+from telemetry.tui.model.steady_tones import SteadyTones
 from telemetry.tui.model.step_grid import AxisSection, Card, CurveId, StepGrid, drawn
 from telemetry.tui.theme import Palette, Tones, palette
 from telemetry.tui.widgets.strips import blank_strip, fitted, line_strip

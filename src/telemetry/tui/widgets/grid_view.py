@@ -18,7 +18,7 @@ from textual.strip import Strip
 
 from telemetry.tui.model.grid import Cell, Column, Grid, Row
 from telemetry.tui.model.names import fitted_names
-from telemetry.tui.model.steady import SteadyTones
+from telemetry.tui.model.steady_tones import SteadyTones
 from telemetry.tui.theme import Palette, Tones, palette
 from telemetry.tui.widgets.strips import blank_strip, fitted, line_strip
 

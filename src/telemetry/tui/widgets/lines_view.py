@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from telemetry.tui.model.grid import Cell, Line
-from telemetry.tui.model.steady import SteadyTones
+from telemetry.tui.model.steady_tones import SteadyTones
 from telemetry.tui.theme import Palette, palette
 from telemetry.tui.widgets.strips import blank_strip, line_strip, wrapped
 

@@ -13,7 +13,7 @@ import pytest
 
 from telemetry.cli.beside_run.captures import Captures
 from telemetry.cli.beside_run.participants import BegunRun, Participant
-from telemetry.integrations.capture.signs import not_imported, read_signs
+from telemetry.integrations.capture.capture_log import not_imported, read_signs
 from telemetry.testing.clock import FakeClock
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import MetricsSnapshot, ProducerStat

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from telemetry import limits
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.client.requests import kind as requests_module
 from telemetry.wire import requests as words
 
@@ -68,7 +68,7 @@ def test_reasons_are_bounded(program: Any, end: str, name: str, label: str) -> N
 def test_where_ids_have_run_out_events_are_counted(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Events whose instrument gets no id are counted. Other instruments record as usual."""
     said: list[str] = []
-    monkeypatch.setattr(notice, "warn", said.append)
+    monkeypatch.setattr(user_warnings, "warn", said.append)
     monkeypatch.setattr(limits, "PRODUCER_IDS", 4)
     llm = program.requests()
     for _ in range(2):
@@ -87,7 +87,7 @@ def test_where_ids_have_run_out_events_are_counted(program: Any, monkeypatch: py
 def test_a_plan_by_the_wall_clock_is_named(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan in wall-clock time is named once, and the rest of the request stays."""
     said: list[str] = []
-    monkeypatch.setattr(notice, "warn", said.append)
+    monkeypatch.setattr(user_warnings, "warn", said.append)
     llm = program.requests()
     day_ns = 86_400 * 10**9
     for _ in range(2):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from telemetry import limits
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.errors import InstrumentError, UsageError
 from telemetry.wire.events import Mark
 
@@ -167,7 +167,7 @@ def test_one_look_is_bounded_however_many_kinds_there_are(program: Any, monkeypa
 def test_kinds_without_end_are_dropped_and_counted(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program goes on, those that were there before lose nothing, and one line says so."""
     said: list[str] = []
-    monkeypatch.setattr(notice, "warn", said.append)
+    monkeypatch.setattr(user_warnings, "warn", said.append)
     monkeypatch.setattr(limits, "REQUEST_KINDS", 2)
     first = [program.requests(user=number) for number in range(2)]
     for number in range(5):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from telemetry import limits
-from telemetry.client import notice, records
+from telemetry.client import records, user_warnings
 from telemetry.client.process import PROCESS
 from telemetry.client.records import Place
 from telemetry.integrations.wandb import values
@@ -47,7 +47,7 @@ class Frame:
 @pytest.fixture(autouse=True)
 def _nothing_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Row, "read", 0)
-    monkeypatch.setattr(notice, "_reported", set())
+    monkeypatch.setattr(user_warnings, "_reported", set())
 
 
 @pytest.mark.parametrize("table", [Table(), Frame()], ids=["table", "frame"])

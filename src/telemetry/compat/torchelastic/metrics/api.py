@@ -17,9 +17,9 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any, Final, NamedTuple, TypeVar, cast, overload
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.errors import UsageError, error_text
-from telemetry.integrations.points import PutPoint, point_recorder
+from telemetry.integrations.metric_points import PutPoint, point_recorder
 
 __all__ = [
     "ConsoleMetricHandler",
@@ -396,7 +396,7 @@ def _sender(handler: Any, group: str, name: str) -> Callable[[Any], None]:
             handler.emit(MetricData(now(), group, name, value))
         except Exception as error:  # noqa: BLE001 – a user's handler may raise anything, and must not break the program
             kind = type(handler).__qualname__
-            notice.warn_once(
+            user_warnings.warn_once(
                 f"handler {kind}",
                 f"{kind}.emit() failed for metric {name!r}: {error_text(error)}. The program goes on, "
                 "and the metric is recorded; this warning appears once",

@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Self
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.compat.tracelet.core import automatic
 from telemetry.compat.tracelet.core.sinks import plain
 
@@ -95,7 +95,7 @@ class AutomagicInstrumentor:
             if capture is not None:
                 stops.append(automatic.hold_integration(capture))
             elif config.frameworks != _DEFAULT_FRAMEWORKS:
-                notice.warn(f"automagic has no capture for {framework}: call log_metric and log_params")
+                user_warnings.warn(f"automagic has no capture for {framework}: call log_metric and log_params")
         if config.track_model_checkpoints:
             stops.append(automatic.CHECKPOINTS.hold())
         if config.monitor_learning_rate and "pytorch" in config.frameworks:
@@ -104,14 +104,16 @@ class AutomagicInstrumentor:
             experiment.log_params(_hash_of_program())
         for name in ("track_model_gradients", "track_data_samples"):
             if getattr(config, name):
-                notice.warn(
+                user_warnings.warn(
                     f"{name} is refused: it would copy data of the model; log what you need with log_metric"
                 )
         for name in _GUESSES:
             if config.is_asked_for(name):
-                notice.warn(f'{name} is refused: epochs are not guessed; call log_metric("epoch", epoch, step)')
+                user_warnings.warn(
+                    f'{name} is refused: epochs are not guessed; call log_metric("epoch", epoch, step)'
+                )
         if any(getattr(config, name) for name in _READERS):
-            notice.warn(_NEVER_READ)
+            user_warnings.warn(_NEVER_READ)
         return self
 
     def detach_experiment(self, experiment_id: str) -> None:
@@ -121,7 +123,7 @@ class AutomagicInstrumentor:
 
     def capture_hyperparameters(self, experiment: Any, frame_depth: int = 2) -> dict[str, Any]:
         """Report that variables are never read. Return an empty dictionary."""
-        notice.warn(_NEVER_READ)
+        user_warnings.warn(_NEVER_READ)
         return {}
 
     def capture_model_info(self, model: Any, experiment: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.compat.tracelet.core.collecting import CollectorThread
 from telemetry.compat.tracelet.core.interfaces import CollectorInterface, MetricData
 from telemetry.compat.tracelet.core.recorder import Recorder
@@ -37,7 +37,7 @@ class SystemMetricsCollector(CollectorInterface):
     ) -> None:
         self.collect_interval = collect_interval
         if include_per_cpu or include_processes:
-            notice.warn("include_per_cpu and include_processes are refused: log such values with log_metric")
+            user_warnings.warn("include_per_cpu and include_processes are refused: log such values with log_metric")
         self._cpu, self._gpu, self._disk, self._network = cpu, gpu, disk, network
         self.emit: Callable[[MetricData], object] = Recorder().record
         self._psutil: Any = None
@@ -50,7 +50,7 @@ class SystemMetricsCollector(CollectorInterface):
             self._psutil = import_module("psutil")
             self._psutil.cpu_percent()  # the beginning of the first interval
         except ImportError:
-            notice.warn("system metrics need the package psutil: pip install psutil")
+            user_warnings.warn("system metrics need the package psutil: pip install psutil")
         try:
             self._nvml = import_module("pynvml") if self._gpu else None
             if self._nvml is not None:

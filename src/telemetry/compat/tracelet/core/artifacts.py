@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Self
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.compat.tracelet.exceptions import BackendError
 
 
@@ -177,7 +177,7 @@ class TraceletArtifact:
         info = ModelInfo(model, framework or _framework(model), input_example, signature, description)
         self.metadata["model_info"] = info
         if not self.files:
-            notice.warn(
+            user_warnings.warn(
                 f"the artifact {self.name!r} gets facts about the model, not its weights: save them, add_file"
             )
         return self

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from telemetry.client import module_level as client
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.client.redaction import REDACTION
 from telemetry.compat.tracelet.core.artifacts import kind_of
 from telemetry.errors import error_text
@@ -58,7 +58,7 @@ class Shared:
                 try:
                     self._load().install()
                 except Exception as error:  # noqa: BLE001 – a capture must not stop the program
-                    notice.warn(f"a capture can't be installed: {error_text(error)}")
+                    user_warnings.warn(f"a capture can't be installed: {error_text(error)}")
         return self._release
 
     def _release(self) -> None:

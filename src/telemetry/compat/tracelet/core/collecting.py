@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.compat.tracelet.core.interfaces import MetricData, MetricType
 from telemetry.compat.tracelet.core.sinks import call, plain
 from telemetry.errors import error_text
@@ -43,7 +43,7 @@ class CollectorThread:
         self._ending.set()
         self._thread.join(_JOIN_S)
         if self._thread.is_alive():
-            notice.warn(f"the collector {self._name} did not end within {_JOIN_S:g} s")
+            user_warnings.warn(f"the collector {self._name} did not end within {_JOIN_S:g} s")
 
     def _serve(self) -> None:
         own = self._collector
@@ -79,7 +79,7 @@ class CollectorThread:
         except Exception as error:  # noqa: BLE001 – code of the user
             if not self._has_failed:
                 self._has_failed = True
-                notice.warn(
+                user_warnings.warn(
                     f"the collector {self._name} raised {error_text(error)}. "
                     "It goes on at its next turn; this warning appears once"
                 )

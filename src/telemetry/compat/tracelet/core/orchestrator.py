@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.compat.tracelet.core.interfaces import Metric, MetricData, MetricSink, MetricSource, MetricType
 from telemetry.compat.tracelet.core.recorder import Recorder
 from telemetry.compat.tracelet.core.sinks import USUAL, Retry, SinkThread, name_of
@@ -125,7 +125,7 @@ class DataFlowOrchestrator:
             except Exception as error:  # noqa: BLE001 – filters and sinks are code of the user
                 self._rule_errors += 1
                 if self._rule_errors == 1:
-                    notice.warn(f"a rule for the sink {rule.sink_id} raised {error_text(error)}")
+                    user_warnings.warn(f"a rule for the sink {rule.sink_id} raised {error_text(error)}")
         for sink_id in chosen:
             thread = self.threads.get(sink_id)
             if thread is not None:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.compat.tracelet.collectors import GitCollector, SystemMetricsCollector
 from telemetry.compat.tracelet.core import automatic
 from telemetry.compat.tracelet.core.collecting import CollectorThread
@@ -91,9 +91,9 @@ class Parts:
         if config.track_checkpoints or experiment._automagic_artifacts_enabled:
             stack.callback(automatic.CHECKPOINTS.hold())
         if config.watch_filesystem or config.artifact_watch_dirs:
-            notice.warn("watch_filesystem is refused: call log_artifact when a file is complete")
+            user_warnings.warn("watch_filesystem is refused: call log_artifact when a file is complete")
         if config.track_stdout and "track_stdout" in settings.explicit:
-            notice.warn(
+            user_warnings.warn(
                 "track_stdout is refused: start the program with `telemetry run --tui`, which keeps its output"
             )
         for wanted, framework in (
@@ -188,4 +188,4 @@ class Parts:
         try:
             act()
         except Exception as error:  # noqa: BLE001 – code of the user
-            notice.warn(f"the plugin {name} raised {error_text(error)}. The experiment goes on")
+            user_warnings.warn(f"the plugin {name} raised {error_text(error)}. The experiment goes on")

@@ -15,10 +15,10 @@ from inspect import getmembers, isclass
 from pathlib import Path
 from typing import Any, Final
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.compat.tracelet.core.interfaces import BackendInterface, CollectorInterface, MetricData, MetricSink
 from telemetry.compat.tracelet.core.sinks import call, deliver_by_type
-from telemetry.config.plugins.points import is_installed
+from telemetry.config.plugins.entry_points import is_installed
 from telemetry.errors import error_text
 
 __all__ = [
@@ -289,7 +289,7 @@ class PluginManager:
                 try:
                     plugins.append(_info(point.load(), point.value))
                 except Exception as error:  # noqa: BLE001 – code of another package
-                    notice.warn(f"the plugin {point.name} can't be loaded: {error_text(error)}")
+                    user_warnings.warn(f"the plugin {point.name} can't be loaded: {error_text(error)}")
         return plugins
 
     def _check(self, info: PluginInfo) -> None:
@@ -311,7 +311,7 @@ class PluginManager:
             act(info)
         except Exception as error:  # noqa: BLE001 – code of the user
             info.state, info.error = PluginState.ERROR, str(error)
-            notice.warn(f"the plugin {name} can't be used: {error_text(error)}")
+            user_warnings.warn(f"the plugin {name} can't be used: {error_text(error)}")
             return False
         info.state = state
         return True
@@ -359,5 +359,5 @@ def _first_in(path: Path) -> PluginInfo | None:
             if is_own and issubclass(cls, PluginBase) and cls not in _BASES:
                 return _info(cls, str(path))
     except Exception as error:  # noqa: BLE001 – code of the user
-        notice.warn(f"the plugin file {path} can't be used: {error_text(error)}")
+        user_warnings.warn(f"the plugin file {path} can't be used: {error_text(error)}")
     return None

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from telemetry import limits
 from telemetry.client import module_level as client
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.client.run import Run, start
 from telemetry.client.step_axes import StepAxes
@@ -81,7 +81,7 @@ class Recorder:
         """Report a value that is not recorded, once for each name."""
         if name not in self._reported and len(self._reported) < 20:
             self._reported.add(name)
-            notice.warn(f"{name!r} is not recorded: {why}. This warning appears once")
+            user_warnings.warn(f"{name!r} is not recorded: {why}. This warning appears once")
 
     def _record(self, metric: MetricData) -> None:
         kind, value, step = metric.type, metric.value, metric.iteration
@@ -153,7 +153,7 @@ class SharedRun:
                 self._ends_run, self._users = starts_run and self.run.owner, set()
             if to and not starts_run:
                 options = " ".join(f"--to '{text}'" for text in mask_secrets(to))
-                notice.warn(
+                user_warnings.warn(
                     f"this experiment records into the run {self.run.name!r}, which is open already; its backends "
                     f"are chosen where it is started, as in: telemetry run {options} -- COMMAND"
                 )
@@ -177,7 +177,9 @@ class SharedRun:
         if name not in self._recorders:
             prefix = f"{name}/" if self._recorders else ""
             if prefix:
-                notice.warn(f"the run has several experiments: names of values of {name!r} begin with {prefix!r}")
+                user_warnings.warn(
+                    f"the run has several experiments: names of values of {name!r} begin with {prefix!r}"
+                )
             self._recorders[name] = Recorder(prefix, run.directory)
         return self._recorders[name]
 

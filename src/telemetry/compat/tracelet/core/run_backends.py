@@ -9,10 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.compat.tracelet.exceptions import ConfigurationError
 from telemetry.compat.tracelet.settings import TraceletSettings
-from telemetry.config.plugins import points
+from telemetry.config.plugins import entry_points
 from telemetry.config.plugins.backends import BUILT_IN
 from telemetry.config.plugins.choice import Choice, parse, unknown
 from telemetry.errors import UsageError
@@ -120,7 +120,7 @@ def run_backends(
 def _choice(text: str, plugins: Iterable[str]) -> Choice:
     """Parse a name, which may have options. Raise ConfigurationError if its backend can't be used here."""
     kind = text.partition(":")[0]
-    usable = BUILT_IN if kind in BUILT_IN else {*BUILT_IN, *points.plugins("backends", {})}
+    usable = BUILT_IN if kind in BUILT_IN else {*BUILT_IN, *entry_points.plugins("backends", {})}
     if kind not in usable:
         hint = unknown(kind, "backend", {*usable, *plugins}).hint
         raise ConfigurationError(f"no backend is named {mask_secrets([text])[0]!r}", hint=hint)
@@ -160,7 +160,7 @@ def _database(uri: str) -> str:
     folder = Path(uri.removeprefix("file:").removeprefix("//")).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     database = f"sqlite:///{folder}/mlflow.db"
-    notice.warn_once(uri, f"MLflow's file stores are not supported; this run goes to {database}")
+    user_warnings.warn_once(uri, f"MLflow's file stores are not supported; this run goes to {database}")
     return database
 
 

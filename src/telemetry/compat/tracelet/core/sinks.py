@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.client.records import flatten
 from telemetry.client.steps import number
 from telemetry.common.formatting import number_of
@@ -177,7 +177,7 @@ class SinkThread:
         reports += ["did not end in time"] if is_late else []
         if reports:
             why = f"; the last error was {self._last_error}" if lost and self._last_error else ""
-            notice.warn(f"the backend {self.name} {' and '.join(reports)}{why}")
+            user_warnings.warn(f"the backend {self.name} {' and '.join(reports)}{why}")
 
     def _serve(self) -> None:
         deliver = deliverer(self._sink)
@@ -258,4 +258,4 @@ class SinkThread:
     def _report(self, what: str, why: str) -> None:
         if what not in self._reported:
             self._reported.add(what)
-            notice.warn(f"the backend {self.name}: {why}. Other backends go on; this warning appears once")
+            user_warnings.warn(f"the backend {self.name}: {why}. Other backends go on; this warning appears once")

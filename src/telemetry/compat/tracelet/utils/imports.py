@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from telemetry.compat.tracelet.core.run_backends import installed
-from telemetry.config.plugins.points import is_installed
+from telemetry.config.plugins.entry_points import is_installed
 
 _STRICT: Final = "TRACELET_STRICT_IMPORTS"
 _MODULES: Final = {"gitpython": "git", "pytorch": "torch"}

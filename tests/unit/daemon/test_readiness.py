@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.daemon.notify import sd_notify, tell_failure, tell_ready
+from telemetry.daemon.readiness import sd_notify, tell_failure, tell_ready
 from telemetry.errors import EndpointError
 
 

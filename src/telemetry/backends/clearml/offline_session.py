@@ -1,6 +1,6 @@
 """A script that creates an offline session of ClearML in a separate process.
 
-  python -m telemetry.backends.clearml.beginning PROJECT NAME TAG…
+  python -m telemetry.backends.clearml.offline_session PROJECT NAME TAG…
 
 `Task.init` replaces signal handlers, `sys.exit` and `os.fork`, starts threads, and closes its task at exit, so it
 must not run in the writer. The last line of output is the folder of the session, which then contains only the task.

@@ -1,4 +1,4 @@
-"""The door: every record that a producer sends has its secrets masked, and nothing else changes."""
+"""Masking of records: every record that a producer sends has its secrets masked, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from telemetry import limits
 from telemetry.client import records
 from telemetry.client.records import Place
 from telemetry.client.redaction import Redaction
-from telemetry.client.sending.door import FIELDS, Door
+from telemetry.client.sending.masking import FIELDS, RecordMasker
 from telemetry.redaction import MASK
 from telemetry.wire.codec import decode_record
 from telemetry.wire.events import (
@@ -78,22 +78,22 @@ RECORDS = [
 ]
 
 
-def made_door() -> tuple[Door, list[str]]:
-    """Return a door, and the rules that it asks for."""
+def made_masker() -> tuple[RecordMasker, list[str]]:
+    """Return a masker, and the rules that it asks for."""
     asked: list[str] = []
 
     def row_id(rule: str) -> float:
         asked.append(rule)
         return float(len(asked))
 
-    return Door(Redaction(), row_id), asked
+    return RecordMasker(Redaction(), row_id), asked
 
 
 @pytest.mark.parametrize(("record", "changed"), RECORDS, ids=[type(record).__name__ for record, _ in RECORDS])
 def test_each_text_of_a_record_is_masked(record: EventRecord, changed: dict[str, Any]) -> None:
     """All other fields stay as they are."""
-    door, _ = made_door()
-    masked = decode_record(door.masked(msgspec.msgpack.encode(record)))
+    masker, _ = made_masker()
+    masked = decode_record(masker.masked(msgspec.msgpack.encode(record)))
     expected = msgspec.structs.asdict(record) | changed
     assert msgspec.structs.asdict(masked) | {"kind": ""} == expected | {"kind": ""}
 
@@ -101,12 +101,12 @@ def test_each_text_of_a_record_is_masked(record: EventRecord, changed: dict[str,
 @pytest.mark.parametrize("record", [record for record, _ in RECORDS], ids=lambda record: type(record).__name__)
 def test_a_record_without_secrets_stays_to_the_byte(record: EventRecord) -> None:
     """A record without secrets is not even encoded again."""
-    door, _ = made_door()
+    masker, _ = made_masker()
     clean = msgspec.msgpack.encode(record).replace(SECRET.encode(), b"x" * len(SECRET))
     clean = clean.replace(b"me:pw@", b"me_pw_").replace(b"api_key", b"api_xxx").replace(b"password", b"passages")
     clean = clean.replace(SECRET[:24].encode(), b"x" * 24)
-    assert door.masked(clean) is clean
-    assert door.counts() == []
+    assert masker.masked(clean) is clean
+    assert masker.counts() == []
 
 
 def test_every_kind_of_record_is_known() -> None:
@@ -120,7 +120,7 @@ def test_records_whose_names_are_searched_before_pass_at_once() -> None:
 
     A training loop makes thousands of them a second.
     """
-    door, _ = made_door()
+    masker, _ = made_masker()
     for record in (
         Scalars(SECRET, 1, {SECRET: 1.0}),
         StepEnd(SECRET, 1),
@@ -128,33 +128,33 @@ def test_records_whose_names_are_searched_before_pass_at_once() -> None:
         EndedRequests(SECRET, {}, [], 0),
     ):
         encoded = msgspec.msgpack.encode(record)
-        assert door.masked(encoded) is encoded
+        assert masker.masked(encoded) is encoded
 
 
 def test_a_text_that_grows_still_fits_the_wire() -> None:
     """The mask may be longer than the secret."""
-    door, _ = made_door()
+    masker, _ = made_masker()
     text = ("pw_password=a " * 1_000)[: limits.TEXT_CHARS]
     for record in (Mark(text), Note("n", text), Params({"n": text})):
-        masked = decode_record(door.masked(msgspec.msgpack.encode(record)))
+        masked = decode_record(masker.masked(msgspec.msgpack.encode(record)))
         assert MASK in str(masked)
 
 
 def test_counts_are_rows_by_rule() -> None:
-    """The door returns its counts as rows by rule, each count once."""
-    door, asked = made_door()
-    door.masked(records.mark(f"{SECRET} password=abcdef {SECRET}", {}, 1))
-    rows = door.counts()
+    """The masker returns its counts as rows by rule, each count once."""
+    masker, asked = made_masker()
+    masker.masked(records.mark(f"{SECRET} password=abcdef {SECRET}", {}, 1))
+    rows = masker.counts()
     assert dict(zip(asked, rows[2::3], strict=True)) == {"github": 2.0, "named": 1.0}
     assert rows[::3] == [1.0, 2.0]
-    assert door.counts() == []
+    assert masker.counts() == []
 
 
 def test_counts_without_room_are_left_out() -> None:
     """A process with too many instruments has no counter of them."""
-    door = Door(Redaction())
-    door.masked(records.mark(SECRET, {}, 1))
-    assert door.counts() == []
+    masker = RecordMasker(Redaction())
+    masker.masked(records.mark(SECRET, {}, 1))
+    assert masker.counts() == []
 
 
 def test_a_text_is_masked_before_it_is_cut() -> None:

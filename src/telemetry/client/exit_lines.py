@@ -19,15 +19,15 @@ _FIGURES: Final = 4
 _DEFAULT_ROOT: Final = "runs"
 
 
-def say_goodbye(report: Report) -> None:
+def write_exit_lines(report: Report) -> None:
     """Write the lines to stderr, if there is one. Never raise."""
     with suppress(OSError, ValueError):  # the reader of stderr has gone, or the program has closed it
         if sys.stderr is not None:
-            sys.stderr.write("".join(f"telemetry: {line}\n" for line in goodbye(report)))
+            sys.stderr.write("".join(f"telemetry: {line}\n" for line in exit_lines(report)))
             sys.stderr.flush()
 
 
-def goodbye(report: Report) -> list[str]:
+def exit_lines(report: Report) -> list[str]:
     """Return the lines without their prefix."""
     snapshot = report.snapshot
     name = printable(snapshot.name)

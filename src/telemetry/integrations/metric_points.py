@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, Final
 
-from telemetry.client import notice
+from telemetry.client import user_warnings
 from telemetry.client.module_level import counter, gauge, series
 from telemetry.errors import InstrumentError
 
@@ -104,4 +104,4 @@ def _leave_out(value: Any) -> None:
 
 def _report(name: object, error: InstrumentError) -> None:
     shown = repr(name)[:_NAME_SHOWN]
-    notice.warn_once(f"metric {shown}", f"metric {shown} is not recorded: {error}")
+    user_warnings.warn_once(f"metric {shown}", f"metric {shown} is not recorded: {error}")

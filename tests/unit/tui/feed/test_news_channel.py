@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from telemetry.tui.feed.news import ViewerNote
-from telemetry.tui.feed.outlet import NewsChannel
+from telemetry.tui.feed.news_channel import NewsChannel
 
 
 def test_news_pass_between_open_and_close(told: Any) -> None:

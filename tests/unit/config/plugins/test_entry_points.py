@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.config.plugins.points import GROUPS, Plugin, PluginError, find, load, offered, plugins
+from telemetry.config.plugins.entry_points import GROUPS, Plugin, PluginError, find, load, offered, plugins
 
 BUILT_IN = {"ours": "json:JSONDecoder"}
 

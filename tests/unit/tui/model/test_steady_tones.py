@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from telemetry.tui.model.grid import Tone
-from telemetry.tui.model.steady import HELD_NS, SteadyTones
+from telemetry.tui.model.steady_tones import HELD_NS, SteadyTones
 
 KEY = ("row", 1)
 SECOND = 1_000_000_000

@@ -1,7 +1,7 @@
-"""The door: all that a producer records passes it on the way into a batch, and secrets are masked there.
+"""Masking of secrets in the definitions and records of a producer, on their way into a batch.
 
-It stands where batches are made, for three reasons. Every definition and record of a process passes there,
-whichever call, capture, face or feed made it, so a new call can't forget it. It is before anything leaves the
+It happens where batches are made, for three reasons. Every definition and record of a process passes there,
+whichever call, capture, interface or feed made it, so a new call can't forget it. It is before anything leaves the
 process, so no frame, journal, file or tracker ever has the secret. And it is on the flusher's thread, so recording
 costs the caller nothing.
 
@@ -100,7 +100,7 @@ _PASSED: Final = tuple(
 """First bytes of records whose names are searched when the records are made."""
 
 
-class Door:
+class RecordMasker:
     """A mask for the records of one producer. Only the flusher's thread uses it."""
 
     def __init__(self, redaction: Redaction, row_id: RowId = lambda rule: -1.0) -> None:

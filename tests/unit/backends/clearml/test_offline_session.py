@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from telemetry.backends.clearml import beginning
+from telemetry.backends.clearml import offline_session
 
 
 def test_it_says_where_the_session_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -34,7 +34,7 @@ def test_it_says_where_the_session_is(monkeypatch: pytest.MonkeyPatch, capsys: p
     module = ModuleType("clearml")
     module.Task = Task  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "clearml", module)
-    beginning.main("p", "n", ["a"])
+    offline_session.main("p", "n", ["a"])
     assert capsys.readouterr().out.rpartition("\n/")[2] == "there/offline-1\n"
     assert asked["offline"] is True
     assert (asked["project_name"], asked["task_name"], asked["tags"]) == ("p", "n", ["a"])

@@ -432,7 +432,7 @@ def test_a_process_that_ends_leaves_no_files(
         flusher.wait_for_welcome(10.0)
     made.add()
     assert len(list(tmp_path.iterdir())) == 2
-    assert (process.finish(0.5 if not is_there else 10.0).account is not None) is is_there
+    assert (process.finish(10.0).account is not None) is is_there
     assert not list(tmp_path.iterdir())
 
 

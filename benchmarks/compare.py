@@ -32,7 +32,7 @@ from msgspec.structs import replace
 from benchmarks import table
 from benchmarks.harness import ROOT, Figure, Outcome, Size
 from telemetry.judge.compare import Comparison, Options, compare
-from telemetry.statistics.hdr.ranks import parse_percentile, rank
+from telemetry.statistics.hdr.percentiles import parse_percentile, rank
 from telemetry.statistics.runs import rank_sum_test
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot, SeriesStat

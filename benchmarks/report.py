@@ -26,7 +26,7 @@ from benchmarks.history import Load, append_all
 from telemetry.history.instrument_ids import series_id
 from telemetry.history.interval_sums import Sum, SumRows
 from telemetry.history.intervals.columns import Columns
-from telemetry.history.intervals.digest import Digest
+from telemetry.history.intervals.histograms import Digest
 from telemetry.history.over_time import step_for
 from telemetry.history.run import RecordedRun, open_run
 from telemetry.report import FORMATS

@@ -15,7 +15,7 @@ from telemetry.client.requests.ended import EndedLog
 from telemetry.client.requests.kind import Requests
 from telemetry.client.requests.request import Request
 from telemetry.client.requests.stopping import StatusQuery
-from telemetry.client.tally import Tally
+from telemetry.client.signal_safe import Tally
 from telemetry.wire.codec import encode_batch
 from telemetry.wire.events import OutgoingBatch
 from telemetry.wire.version import PROTOCOL

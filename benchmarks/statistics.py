@@ -21,7 +21,7 @@ from telemetry.history.intervals.histograms import Histograms
 from telemetry.statistics.beta import t_two_sided
 from telemetry.statistics.confidence import rank_bounds
 from telemetry.statistics.hdr.layout import Layout
-from telemetry.statistics.hdr.ranks import parse_percentile
+from telemetry.statistics.hdr.percentiles import parse_percentile
 from telemetry.statistics.runs import difference
 from telemetry.statistics.steady import SteadyRange, steady_part, warmup_end
 

@@ -56,8 +56,7 @@ if TYPE_CHECKING:
         TelemetryError,
         UsageError,
     )
-    from telemetry.history.final_report import final_report
-    from telemetry.history.result import load_report
+    from telemetry.history.result import final_report, load_report
     from telemetry.report import render
     from telemetry.transport import subscribe
     from telemetry.wire.report import EarlyRule, Report
@@ -92,7 +91,7 @@ _HOME = {
     "counter": "telemetry.client.module_level",
     "end_step": "telemetry.client.module_level",
     "expect": "telemetry.client.module_level",
-    "final_report": "telemetry.history.final_report",
+    "final_report": "telemetry.history.result",
     "gauge": "telemetry.client.module_level",
     "headline": "telemetry.client.module_level",
     "histogram": "telemetry.client.module_level",

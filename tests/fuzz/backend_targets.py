@@ -18,8 +18,8 @@ from tests.fuzz.target import KIB, MIB, Target, refused
 from tests.fuzz.text_forms import Options
 
 from telemetry.backends import choice
-from telemetry.backends.axis_owners import AxisOwners
 from telemetry.backends.backend import NotConfigured
+from telemetry.backends.naming import AxisOwners
 from telemetry.backends.writer import process
 from telemetry.cli.commands import export
 from telemetry.common import wording

@@ -23,6 +23,7 @@ from telemetry.common.formatting import columns
 from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.history import RecordedRun
 from telemetry.judge.gates import (
+    catalog,
     check,
     evaluate,
     explain,
@@ -31,7 +32,6 @@ from telemetry.judge.gates import (
     parser,
     resolve,
     run_evidence,
-    sums,
     tree,
     units,
 )
@@ -326,7 +326,7 @@ TARGETS: Final = (
         run=run_gate_check,
         form=GateText(),
         seeds=lambda: [text.encode() for text in _GATES],
-        covers=(check, evaluate, resolve, run_evidence, sums, units, check, explain),
+        covers=(check, evaluate, resolve, run_evidence, catalog, units, check, explain),
         head=b"p99(latency) ",
         base_bytes=16 * MIB,
         bytes_each=2_000,

@@ -24,18 +24,18 @@ from telemetry.aggregator import (
     AggregatorConfig,
     SnapshotFacts,
     apply,
-    batch_group,
+    batch_rows,
+    checkpoint,
     notes,
     registry,
     rows,
-    state,
     text_queue,
 )
 from telemetry.aggregator import records as aggregator_records
-from telemetry.aggregator.producers import account, book, ids, waiting
+from telemetry.aggregator.producers import account, book, ids
 from telemetry.aggregator.series import extents
 from telemetry.client.recorders import python_recorders
-from telemetry.client.sending import resend_ring
+from telemetry.client.sending import outbox as sending_outbox
 from telemetry.client.sending.outbox import Outbox
 from telemetry.client.sending.session import ProducerSession
 from telemetry.daemon import numbers
@@ -353,7 +353,7 @@ def run_address(data: bytes) -> int:
 
 
 _APPLYING: Final = (
-    *(apply, rows, aggregator_records, book, waiting, ids, registry, account, sequence, batch_group, notes),
+    *(apply, rows, aggregator_records, book, ids, ids, registry, account, sequence, batch_rows, notes),
     *(extents, extents, text_queue),
 )
 
@@ -374,7 +374,7 @@ TARGETS: Final = (
         run=run_restore,
         form=Msgpack(),
         seeds=checkpoints,
-        covers=(state, Aggregator.restore),
+        covers=(checkpoint, Aggregator.restore),
         base_bytes=16 * MIB,
         bytes_each=2_000,
     ),
@@ -394,7 +394,7 @@ TARGETS: Final = (
         run=run_conversation,
         form=Pieces({SAID: Msgpack()}),
         seeds=conversations,
-        covers=(ProducerSession, resend_ring),
+        covers=(ProducerSession, sending_outbox),
         base_bytes=4 * MIB,
         bytes_each=500,
     ),

@@ -25,13 +25,13 @@ from tests.fuzz.text_forms import Http, Terminal
 
 from telemetry.backends.backend import Unavailable
 from telemetry.backends.items import Live
-from telemetry.backends.otlp import answers
 from telemetry.backends.otlp import http as otlp_http
-from telemetry.backends.otlp.answers import KeyRefused, NotTaken, Taken
+from telemetry.backends.otlp import receiver
+from telemetry.backends.otlp.receiver import KeyRefused, NotTaken, Taken
 from telemetry.backends.prometheus import backend as backend_module
 from telemetry.backends.prometheus import formats
 from telemetry.backends.prometheus.backend import PrometheusBackend, PrometheusOptions
-from telemetry.tui.feed import output
+from telemetry.tui.feed import local_files
 from telemetry.tui.model import log
 
 # --- who scrapes ---------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ _NOW_S: Final = 1.7e9
 def _protobuf() -> bool:
     """Load the protobuf library and return whether it is here."""
     try:
-        return all(answers.answer_type(signal) for signal in ("metrics", "traces"))  # type: ignore[arg-type]
+        return all(receiver.answer_type(signal) for signal in ("metrics", "traces"))  # type: ignore[arg-type]
     except ImportError:
         return False
 
@@ -203,7 +203,7 @@ def run_output(data: bytes) -> int:
     """However it comes, the same lines are shown, each within bounds and with nothing that moves a cursor."""
     whole, in_pieces = _followed(data), _followed(data[: len(data) // 2], data[len(data) // 2 :])
     assert whole == in_pieces
-    assert len(whole) <= output.LINES + 1
+    assert len(whole) <= local_files.LINES + 1
     for line in whole:
         shown = log.plain_text.__wrapped__(line)
         assert shown.isprintable()
@@ -213,7 +213,7 @@ def run_output(data: bytes) -> int:
 
 def _followed(*pieces: bytes) -> list[str]:
     """Return the lines that a viewer reads with one look after each piece."""
-    tail, file = output.OutputTail(Path()), _output_file()
+    tail, file = local_files.OutputTail(Path()), _output_file()
     file.seek(0)
     file.truncate()
     for piece in pieces:
@@ -221,7 +221,7 @@ def _followed(*pieces: bytes) -> list[str]:
         file.write(piece)
         file.seek(at)
         tail._take(file)
-    return [*tail._lines, *([output._shown(tail._rest)] if tail._rest else [])]
+    return [*tail._lines, *([local_files._shown(tail._rest)] if tail._rest else [])]
 
 
 @cache
@@ -262,7 +262,7 @@ TARGETS: Final = (
         run=run_otlp,
         form=Http(),
         seeds=_answers,
-        covers=(otlp_http._taken, otlp_http._meant, otlp_http.retry_after_s, otlp_http._words, answers.taken),
+        covers=(otlp_http._taken, otlp_http._meant, otlp_http.retry_after_s, otlp_http._words, receiver.taken),
         head=b"503\r\nRetry-After: ",
         bytes_each=400,
     ),
@@ -271,7 +271,7 @@ TARGETS: Final = (
         run=run_output,
         form=Terminal(),
         seeds=lambda: _OUTPUT,
-        covers=(output.OutputTail._take, output._shown, log.plain_text.__wrapped__),
+        covers=(local_files.OutputTail._take, local_files._shown, log.plain_text.__wrapped__),
         head=b"\x1b",
         bytes_each=400,
     ),

@@ -8,7 +8,8 @@ from tests.fuzz.target import Target
 from tests.fuzz.text_forms import Text
 from tests.unit.redaction.samples import NAMED, ORDINARY, PERSONAL, TOKENS
 
-from telemetry.redaction import MASK, LineMasker, Redactor, arguments, lines, named, personal, redactor, tokens
+from telemetry.redaction import MASK, LineMasker, Redactor, named, personal, redactor, tokens
+from telemetry.redaction import secrets as secret_rules
 
 _SECRET: Final = "ghp_" + "a1B2" * 9
 _PIECES: Final = (7, 64)
@@ -63,7 +64,7 @@ TARGETS: Final = (
         run=run_mask,
         form=MaskText(),
         seeds=_seeds,
-        covers=(arguments, lines, named, personal, redactor, tokens),
+        covers=(secret_rules, redactor, named, personal, redactor, tokens),
         head=b"password: x ",
         bytes_each=400,
     ),

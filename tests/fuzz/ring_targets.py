@@ -15,7 +15,7 @@ from tests.hand_made_ring import BATCHES, HEADER_BYTES, RECORD_BYTES, HandMadeRi
 from telemetry import limits
 from telemetry.aggregator.producers.producer import Budgets, Producer
 from telemetry.daemon import salvaged_batches
-from telemetry.store import ring_definitions, ring_file
+from telemetry.store import ring_file
 from telemetry.testing import batch
 from telemetry.wire.codec import decode_batch, decode_record, decode_request, encode_control
 from telemetry.wire.control import Hello
@@ -105,7 +105,7 @@ def run_ring(data: bytes) -> int:
     So can the introduction, if there is one.
     """
     path = _write(data)
-    introduction = ring_definitions.read_introduction(path)
+    introduction = ring_file.read_introduction(path)
     assert introduction is None or decode_request(encode_control(introduction.hello)) == introduction.hello
     producer = Producer("p", Budgets(10), 0)
     for seq in _RECEIVED:
@@ -175,7 +175,7 @@ TARGETS: Final = [
         run=run_ring,
         form=RingForm(),
         seeds=_seeds,
-        covers=(ring_definitions, ring_file, salvaged_batches),
+        covers=(ring_file, ring_file, salvaged_batches),
         base_bytes=4 * MIB,
         bytes_each=2_000,
         share=0.05,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.testing.builders import MONO_NS, WALL_NS, frame
 from telemetry.wire import codec, control, events, history, journal, request_log, snapshot
-from telemetry.wire.search import Found, FoundValues
+from telemetry.wire.nodes import Found, FoundValues
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 LABELS = {"route": "/a"}

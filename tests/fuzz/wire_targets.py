@@ -17,13 +17,13 @@ from telemetry.aggregator.compiled import find_rows
 from telemetry.aggregator.records import count_events, definition_id
 from telemetry.aggregator.rows import Rows, read_rows
 from telemetry.store.intervals import rollup
-from telemetry.wire import codec, control, frames, history, rows
+from telemetry.wire import codec, control, history, rows
 from telemetry.wire.codec import Malformed
 from telemetry.wire.drop_reasons import FRAME_REASONS, Reason
 from telemetry.wire.events import EventBatch
 from telemetry.wire.journal import Checkpoint, Ending
 
-_TOPIC: Final = frames.TOPIC_BYTES
+_TOPIC: Final = codec.TOPIC_BYTES
 _REFUSAL_CHARS: Final = 200
 
 
@@ -189,7 +189,7 @@ TARGETS: Final = (
         form=Msgpack(_TOPIC),
         seeds=lambda: [*valid.frames(), *valid.golden("v1.*/batch_*.bin")],
         covers=(codec.decode_batch, codec._array_version, *_COMMON, codec.decode_record, codec.record_tag, rows),
-        head=frames.EVENTS,
+        head=codec.EVENTS,
     ),
     Target(
         name="rows",
@@ -237,7 +237,7 @@ TARGETS: Final = (
             *valid.golden("v1.*/snapshot.bin"),
         ],
         covers=(codec.decode_snapshot, codec._map_version, *_COMMON),
-        head=frames.SNAPSHOTS,
+        head=codec.SNAPSHOTS,
     ),
     Target(
         name="stream_record",
@@ -248,7 +248,7 @@ TARGETS: Final = (
             *valid.golden("v1.*/stream_record.bin"),
         ],
         covers=(codec.decode_stream_record, codec._array_version, *_COMMON),
-        head=frames.RECORDS,
+        head=codec.RECORDS,
     ),
     Target(
         name="interval",

@@ -16,7 +16,7 @@ from tests.golden import test_v1_0 as v1_0
 from tests.golden import test_v1_2 as v1_2
 from tests.golden import test_v1_3 as v1_3
 
-from telemetry.wire import codec, control, events, nodes, request_log, search, snapshot
+from telemetry.wire import codec, control, events, nodes, request_log, snapshot
 
 HERE = Path(__file__).parent / "v1.4"
 VERSION = (1, 4)
@@ -187,21 +187,21 @@ REQUESTS: dict[str, control.Request] = {
     "step": control.GetStep(id=12, axis="train", step=3),
     "nodes": control.ExpectNodes(id=13, nodes=["gpu-1", "gpu-2"], count=2),
     "members": control.GetMembers(id=14, node="gpu-1"),
-    "found": search.Found(
+    "found": nodes.Found(
         id=15,
         producer="0a1b2c3d",
         number=1,
         part=1,
         last=True,
-        values=search.FoundValues(struct.pack("<I", 0), struct.pack("<I", 1), struct.pack("<d", 1.5)),
-        bins=search.FoundBins(
+        values=nodes.FoundValues(struct.pack("<I", 0), struct.pack("<I", 1), struct.pack("<d", 1.5)),
+        bins=nodes.FoundBins(
             struct.pack("<I", 1),
             struct.pack("<I", 3),
             struct.pack("<Q", 9),
             struct.pack("<q", 4),
             struct.pack("<q", 5),
         ),
-        unfit=search.UnfitRanges(struct.pack("<I", 2), b"\x01"),
+        unfit=nodes.UnfitRanges(struct.pack("<I", 2), b"\x01"),
     ),
 }
 STEP_STATE = control.StepState(
@@ -222,13 +222,13 @@ RESPONSES: dict[str, control.Response] = {
     "members": control.Members(
         id=14, members=[control.MemberFacts(producer="p1", name="worker", host="h", pid=7, rank=0)]
     ),
-    "search": search.Search(
+    "search": nodes.Search(
         number=1,
         bins=16,
-        series=search.SearchedSeries(
+        series=nodes.SearchedSeries(
             struct.pack("<I", 0), b"\x03", struct.pack("<d", 1e6), struct.pack("<d", 2.0**52)
         ),
-        ranges=search.SearchedRanges(
+        ranges=nodes.SearchedRanges(
             struct.pack("<I", 0),
             struct.pack("<I", 9),
             struct.pack("<q", 1),

@@ -22,7 +22,7 @@ from telemetry.config import EmitConfig
 from telemetry.testing.aggregator import FakeAggregator
 from telemetry.transport import Hub, ProducerLink
 from telemetry.transport.endpoints import Endpoints
-from telemetry.wire import frames
+from telemetry.wire import codec
 
 WaitUntil = Callable[..., Any]
 
@@ -96,7 +96,7 @@ def test_what_is_in_the_pipe_of_a_dead_aggregator_reaches_the_next(
     link.connect_events(where.events)
 
     def send(number: int) -> bool:
-        return link.send_events(frames.EVENTS + number.to_bytes(4, "big") + bytes(100_000))
+        return link.send_events(codec.EVENTS + number.to_bytes(4, "big") + bytes(100_000))
 
     wait_until(lambda: send(0), timeout_s=30.0, what="the join")
     assert stalled.stdout.readline() == b"joined\n"

@@ -19,8 +19,8 @@ from telemetry.transport import ControlClient, Hub, ProducerLink, plan, subscrib
 from telemetry.transport.endpoints import seen_from, split_key
 from telemetry.transport.keys import KeyFolder, KeyPair
 from telemetry.transport.record_stream import RecordStream
+from telemetry.wire import codec
 from telemetry.wire import control as msg
-from telemetry.wire import frames
 from telemetry.wire.codec import decode_request, encode_control, encode_snapshot, encode_stream_record
 from telemetry.wire.events import Mark, StreamRecord
 from telemetry.wire.snapshot import CounterStat, MetricsSnapshot
@@ -121,7 +121,7 @@ def use_everything(aggregator: Aggregator, address: str, wait_until: WaitUntil) 
         received = [records.recv(PATIENCE_S) for _ in range(50)]
         assert [record.seq for record in received if record] == list(range(50))
     link = ProducerLink(address, "p")
-    frame = frames.EVENTS + os.urandom(20)
+    frame = codec.EVENTS + os.urandom(20)
     link.connect_events(seen_from(aggregator.hub.endpoints.events, address))
     wait_until(lambda: link.send_events(frame), what="the subscription")
     wait_until(lambda: frame in aggregator.events, what="the frame")
@@ -195,7 +195,7 @@ def test_a_stranger_who_records_is_told(
 
     link.send_control(msg.Hello(producer="p"))
     assert "does not trust your key" in wait_until(told, PATIENCE_S, "the refusal")
-    assert link.send_events(frames.EVENTS) is False
+    assert link.send_events(codec.EVENTS) is False
     link.close(0.0)
 
 
@@ -220,7 +220,7 @@ def test_who_is_revoked_is_out(become: Become, start: Callable[..., Aggregator],
     with ControlClient(address) as control, subscribe(address, conflate=False) as snapshots:
         link = ProducerLink(address, "p")
         link.connect_events(seen_from(aggregator.hub.endpoints.events, address))
-        wait_until(lambda: link.send_events(frames.EVENTS + b"1"), what="the subscription")
+        wait_until(lambda: link.send_events(codec.EVENTS + b"1"), what="the subscription")
         control.request(msg.Ping(), PATIENCE_S)
         assert snapshots.recv(PATIENCE_S)
         become("owner")
@@ -240,7 +240,7 @@ def test_who_is_revoked_is_out(become: Become, start: Callable[..., Aggregator],
             ping(address)
         before = len(aggregator.events)
         for _ in range(10):
-            link.send_events(frames.EVENTS + b"2")
+            link.send_events(codec.EVENTS + b"2")
         become("owner")
         use_everything(aggregator, address, wait_until)
         assert len(aggregator.events) == before + 1
@@ -367,23 +367,21 @@ def test_nothing_readable_passes_the_wire(
     """
     owner = become("owner")
     key = owner.own().public.decode()
-    telltales = (DISTINCTIVE.encode(), frames.SNAPSHOTS, frames.EVENTS, b"hello", b"my-producer")
+    telltales = (DISTINCTIVE.encode(), codec.SNAPSHOTS, codec.EVENTS, b"hello", b"my-producer")
     for keys, address_key in ((None, ""), (owner, f"#{key}")):
         aggregator = start(keys)
         wires = {name: Wire(getattr(aggregator.hub.endpoints, name)) for name in ("control", "events", "snapshots")}
         link = ProducerLink(wires["control"].address + address_key, "my-producer")
         link.connect_events(wires["events"].address + address_key)
         link.send_control(msg.Hello(producer="my-producer"))
-        wait_until(
-            lambda link=link: link.send_events(frames.EVENTS + DISTINCTIVE.encode()), what="the subscription"
-        )
+        wait_until(lambda link=link: link.send_events(codec.EVENTS + DISTINCTIVE.encode()), what="the subscription")
         wait_until(lambda aggregator=aggregator: aggregator.events, what="the frame")
         wait_until(lambda link=link: link.receive_control(0.01), what="the welcome")
         listener = context.socket(zmq.SUB)
         if keys:
             listener.curve_serverkey = key.encode()
             listener.curve_publickey, listener.curve_secretkey = owner.own().public, owner.own().secret
-        listener.subscribe(frames.SNAPSHOTS)
+        listener.subscribe(codec.SNAPSHOTS)
         listener.connect(wires["snapshots"].address)
         assert DISTINCTIVE.encode() in listener.recv()
         listener.close(0)

@@ -22,7 +22,7 @@ from telemetry.config import EmitConfig
 from telemetry.errors import EndpointError
 from telemetry.testing.aggregator import FakeAggregator
 from telemetry.transport import Hub, ProducerLink, Subscription, plan
-from telemetry.wire import frames
+from telemetry.wire import codec
 from telemetry.wire.codec import encode_snapshot
 from telemetry.wire.snapshot import MetricsSnapshot
 
@@ -92,11 +92,11 @@ def test_a_publisher_that_does_not_wait_loses_its_first_messages(
     sender = context.socket(zmq.PUB)
     sender.connect(hub.endpoints.events)
     for number in range(100):
-        sender.send(frames.EVENTS + bytes([number]), zmq.NOBLOCK)
+        sender.send(codec.EVENTS + bytes([number]), zmq.NOBLOCK)
     received: list[bytes] = []
 
     def late_one_came() -> bool:
-        sender.send(frames.EVENTS + b"late", zmq.NOBLOCK)
+        sender.send(codec.EVENTS + b"late", zmq.NOBLOCK)
         hub.wait(0.01)
         received.extend(hub.receive_events(1_000, 1 << 20))
         return bool(received)
@@ -111,7 +111,7 @@ def test_the_first_event_of_500_joins_is_never_lost(hub: Hub, wait_until: WaitUn
     for number in range(JOINS):
         link = ProducerLink(hub.endpoints.control, f"p{number}")
         link.connect_events(hub.endpoints.events)
-        frame = frames.EVENTS + str(number).encode()
+        frame = codec.EVENTS + str(number).encode()
         wait_until(lambda link=link, frame=frame: hub.wait(0.0) and link.send_events(frame))
         link.close(5.0)
         received += hub.receive_events(1_000, 1 << 20)
@@ -125,9 +125,9 @@ def test_a_bound_subscriber_that_does_not_poll_sends_no_subscription(hub: Hub, w
     link.connect_events(hub.endpoints.events)
     for _ in range(20):
         link.receive_control(0.01)
-        assert link.send_events(frames.EVENTS + b"x") is False
-    wait_until(lambda: hub.wait(0.0) and link.send_events(frames.EVENTS + b"x"))
-    wait_until(lambda: hub.receive_events(10, 1_000) == [frames.EVENTS + b"x"])
+        assert link.send_events(codec.EVENTS + b"x") is False
+    wait_until(lambda: hub.wait(0.0) and link.send_events(codec.EVENTS + b"x"))
+    wait_until(lambda: hub.receive_events(10, 1_000) == [codec.EVENTS + b"x"])
     link.close(0.0)
 
 
@@ -228,14 +228,14 @@ def test_conflation_keeps_the_newest_frame(context: Context, short_dir: Path) ->
     """Conflation keeps the newest frame. Prefix subscription works too, because the topic is in the frame."""
     sender, receiver = context.socket(zmq.XPUB), context.socket(zmq.SUB)
     receiver.setsockopt(zmq.CONFLATE, 1)
-    receiver.subscribe(frames.SNAPSHOTS)
+    receiver.subscribe(codec.SNAPSHOTS)
     sender.bind(f"ipc://{short_dir}/p")
     receiver.connect(f"ipc://{short_dir}/p")
     sender.recv()
     for number in range(10):
-        sender.send(frames.SNAPSHOTS + bytes([number]))
+        sender.send(codec.SNAPSHOTS + bytes([number]))
     last = b""
-    while last != frames.SNAPSHOTS + bytes([9]):
+    while last != codec.SNAPSHOTS + bytes([9]):
         assert receiver.poll(10_000)
         last = receiver.recv()
     assert not receiver.poll(50)
@@ -260,7 +260,7 @@ def test_100_subscribers_all_see_the_end(hub: Hub, context: Context) -> None:
     for _ in range(SUBSCRIBERS):
         reader = context.socket(zmq.SUB)
         reader.setsockopt(zmq.CONFLATE, 1)
-        reader.subscribe(frames.SNAPSHOTS)
+        reader.subscribe(codec.SNAPSHOTS)
         reader.connect(hub.endpoints.snapshots)
         readers.append(reader)
     done = threading.Event()

@@ -14,13 +14,11 @@ import pytest
 
 from telemetry import limits
 from telemetry.judge.gates import parser
-from telemetry.judge.gates.functions import FUNCTIONS
+from telemetry.judge.gates.functions import FACTS, FUNCTIONS, WORD_FACTS
 from telemetry.judge.gates.parser import parse
-from telemetry.judge.gates.run_facts import FACTS, WORD_FACTS
 from telemetry.judge.gates.tree import Fact, nodes
 from telemetry.judge.gates.units import LITERALS
-from telemetry.statistics.confidence import least_count
-from telemetry.statistics.proportions import least_total, wilson
+from telemetry.statistics.confidence import least_count, least_total, wilson
 from telemetry.wire.exit_codes import Exit
 from telemetry.wire.gates import GateResult
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from telemetry.backends.parquet.backend import ParquetOptions
-from telemetry.history.tables.lake.layout import SCHEMA, TABLES
+from telemetry.history.tables.lake.table_file import SCHEMA, TABLES
 from telemetry.history.tables.request_rows import RequestRow
 from telemetry.history.tables.step_rows import StepRow
 

@@ -24,12 +24,10 @@ from telemetry.wire import (
     control,
     drop_reasons,
     events,
-    frames,
     history,
     nodes,
     request_log,
     requests,
-    search,
     snapshot,
     spans,
     units,
@@ -118,9 +116,9 @@ def test_version_and_topics() -> None:
     assert f"of this map, {SCHEMA}" in section("MetricsSnapshot")
     topics = dict(re.findall(r"`([0-9a-f]{16})` `([a-z]+/\d)`", section("Frames")))
     assert topics == {
-        frames.EVENTS.hex(): "ev/1",
-        frames.SNAPSHOTS.hex(): "sn/1",
-        frames.RECORDS.hex(): "rec/1",
+        codec.EVENTS.hex(): "ev/1",
+        codec.SNAPSHOTS.hex(): "sn/1",
+        codec.RECORDS.hex(): "rec/1",
     }
 
 
@@ -180,9 +178,9 @@ def test_node_records_and_columns() -> None:
         found = [name for row in table(text, f"column of `{kind}`") for name in quoted(row[0])]
         assert found == names(struct), kind
     searched = [name for row in table(text, "column of `search`") for name in quoted(row[0])]
-    assert searched == names(search.SearchedSeries) + names(search.SearchedRanges)
+    assert searched == names(nodes.SearchedSeries) + names(nodes.SearchedRanges)
     found = [name for row in table(text, "column of `found`") for name in quoted(row[0])]
-    assert found == names(search.FoundValues) + names(search.FoundBins) + names(search.UnfitRanges)
+    assert found == names(nodes.FoundValues) + names(nodes.FoundBins) + names(nodes.UnfitRanges)
 
 
 def test_control_types_keys_and_answers() -> None:
@@ -323,7 +321,7 @@ def test_the_minimal_producer_does_what_the_text_says(short_dir: Path) -> None:
     with zmq.Context() as context, context.socket(zmq.ROUTER) as router, context.socket(zmq.SUB) as sub:
         router.bind(control_at)
         sub.bind(events_at)
-        sub.subscribe(frames.EVENTS)
+        sub.subscribe(codec.EVENTS)
         router.rcvtimeo = sub.rcvtimeo = 20_000
         environment = {**os.environ, "TELEMETRY_ENDPOINT": control_at}
         with subprocess.Popen([sys.executable, "-c", found[1]], env=environment) as program:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from telemetry.report.schema import json_schema
+from telemetry.report.json import json_schema
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "report.schema.json"
 

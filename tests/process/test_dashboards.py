@@ -40,7 +40,7 @@ RL_INSIGHT = """
 import os, sys, time
 from types import SimpleNamespace
 import telemetry.compat.rl_insight as rl_insight
-from telemetry.compat.rl_insight.agent_loop import agent_loop_session
+from telemetry.compat.rl_insight.traces import agent_loop_session
 
 rl_insight.init(project="gsm8k", experiment_name="grpo")
 step = 0

@@ -18,7 +18,7 @@ import pytest
 from tests.processes import KILLED
 
 from telemetry.errors import EndpointError, RunDirectoryError
-from telemetry.history.final_report import final_report
+from telemetry.history.result import final_report
 from telemetry.transport import ControlClient, subscribe
 from telemetry.wire.control import Ping, Pong
 

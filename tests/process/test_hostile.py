@@ -23,7 +23,7 @@ from tests.fuzz.msgpack_form import Msgpack
 from telemetry import limits
 from telemetry.testing.builders import MONO_NS, WALL_NS, frame
 from telemetry.transport import ControlClient, Subscription, subscribe
-from telemetry.wire import codec, control, frames
+from telemetry.wire import codec, control
 from telemetry.wire.events import Count, Define
 from telemetry.wire.snapshot import MetricsSnapshot
 
@@ -68,7 +68,7 @@ class Peer:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.control = self._socket(zmq.DEALER, endpoint)
         self.events = self._socket(zmq.XPUB, events)
-        assert self.events.recv() == b"\x01" + frames.EVENTS
+        assert self.events.recv() == b"\x01" + codec.EVENTS
         self.expected: Counter[str] = Counter()
         """Frames that nobody can read, by reason."""
 
@@ -181,21 +181,21 @@ def test_frames_and_requests_that_are_noise(scene: Any, request: pytest.FixtureR
     """Random, mutated, nested, oversized, repeated and out of order: counted by reason, to the frame."""
     ground, peer, watch, good, endpoint = scene
     chance = random.Random(str(request.config.getoption("hypothesis_seed"))).random
-    forms = Msgpack(frames.TOPIC_BYTES), Msgpack()
+    forms = Msgpack(codec.TOPIC_BYTES), Msgpack()
     asked = [codec.encode_control(made) for made in valid.requests() if not isinstance(made, control.Stop)]
     for turn in range(3_000):
         made = forms[0].mutate(chance, pick(chance, valid.frames()), pick(chance, valid.frames()))
-        peer.send(frames.EVENTS + made.removeprefix(frames.EVENTS))
-        peer.send(frames.EVENTS + random.Random(turn).randbytes(int(chance() * 60)))
+        peer.send(codec.EVENTS + made.removeprefix(codec.EVENTS))
+        peer.send(codec.EVENTS + random.Random(turn).randbytes(int(chance() * 60)))
         message = forms[1].mutate(chance, pick(chance, asked), pick(chance, asked))
         if b"stop" not in message:
             peer.ask(message)
     for payload in ALWAYS_UNREADABLE:
-        peer.send(frames.EVENTS + payload)
+        peer.send(codec.EVENTS + payload)
         peer.ask(payload)
     for data in (*valid.frames(), *valid.frames()[::-1], *valid.frames()):
         peer.send(data)
-    peer.send(frames.EVENTS + bytes(limits.FRAME_BYTES))
+    peer.send(codec.EVENTS + bytes(limits.FRAME_BYTES))
     peer.ask(bytes(limits.FRAME_BYTES + 1))
     peer.send(bytes(frame("last", 0, 0, records=[Count("the last one")])))
     wait_until(lambda: any(stat.name == "the last one" for stat in watch.newest.counters), 60.0, "the last frame")
@@ -265,7 +265,7 @@ def test_a_message_beyond_all_measure(scene: Any, wait_until: Any) -> None:
     The sender may come back.
     """
     ground, peer, watch, good, endpoint = scene
-    peer.events.send(frames.EVENTS + bytes(limits.FRAME_BYTES_HARD))
+    peer.events.send(codec.EVENTS + bytes(limits.FRAME_BYTES_HARD))
 
     def comes_back() -> bool:
         peer.events.send(frame("last", 0, 0, records=[Count("the last one")]))

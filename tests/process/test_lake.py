@@ -18,7 +18,13 @@ import pytest
 from tests.lakes import READERS, Read, Rows, by_polars
 from tests.process.conftest import DEADLINE_S, Ground
 
-from telemetry.history.tables.lake.layout import FILE, INTERVAL_PERCENTILES, PERCENTILES, TABLES, percentile_column
+from telemetry.history.tables.lake.table_file import (
+    FILE,
+    INTERVAL_PERCENTILES,
+    PERCENTILES,
+    TABLES,
+    percentile_column,
+)
 
 pytestmark = pytest.mark.slow
 

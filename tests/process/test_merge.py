@@ -13,7 +13,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
-from telemetry.statistics.hdr.ranks import parse_percentile, rank
+from telemetry.statistics.hdr.percentiles import parse_percentile, rank
 from telemetry.store.interval_log import HIGHEST_TICKS, tag
 from telemetry.wire.control import SeriesKey
 

@@ -12,7 +12,7 @@ from tests.process.conftest import Ground
 from tests.unit.history.journaled import Heard, chosen, journaled
 
 from telemetry import limits
-from telemetry.statistics.hdr.ranks import parse_percentile, rank
+from telemetry.statistics.hdr.percentiles import parse_percentile, rank
 from telemetry.store.history import HistoryReader
 from telemetry.store.run_directory import RunDirectory
 

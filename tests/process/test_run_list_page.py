@@ -13,7 +13,7 @@ from tests.process.pages import FINISHED, Seen
 
 from telemetry.history.headlines import Figure
 from telemetry.report.run_list import ListedRun, RunDetails, run_list_page
-from telemetry.report.run_list.details import RunCurve
+from telemetry.report.run_list.page import RunCurve
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -11,8 +11,7 @@ import pytest
 
 from telemetry.transport.client import ControlClient
 from telemetry.tui.feed.news import News, StragglersOf
-from telemetry.tui.feed.step_records import ControlRecords
-from telemetry.tui.feed.steps_thread import StepsThread
+from telemetry.tui.feed.steps_thread import ControlRecords, StepsThread
 from telemetry.wire.control import GetStatus, Status
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import inspect as mi
 
-from telemetry.wire import codec, control, events, frames, history, journal, snapshot
+from telemetry.wire import codec, control, events, history, journal, snapshot
 from telemetry.wire.drop_reasons import FRAME_REASONS, Reason
 
 SIZE = 3
@@ -132,7 +132,7 @@ DECODERS: dict[str, tuple[Callable[[bytes], object], st.SearchStrategy[bytes]]] 
     "note": (codec.decode_note, note.map(codec.encode_note)),
     "checkpoint": (codec.decode_checkpoint, values_of(journal.Checkpoint).map(codec.encode_checkpoint)),
 }
-TOPIC = {"batch": frames.EVENTS, "snapshot": frames.SNAPSHOTS, "stream record": frames.RECORDS}
+TOPIC = {"batch": codec.EVENTS, "snapshot": codec.SNAPSHOTS, "stream record": codec.RECORDS}
 
 
 @given(record)
@@ -245,7 +245,7 @@ def test_flipped_bits_raise_nothing_but_malformed(kind: str, data: st.DataObject
     for at in data.draw(st.lists(st.integers(0, len(broken) * 8 - 1), min_size=1, max_size=4)):
         broken[at // 8] ^= 1 << at % 8
     only_malformed(decode, bytes(broken))
-    if kind == "batch" and broken.startswith(frames.EVENTS):
+    if kind == "batch" and broken.startswith(codec.EVENTS):
         read_inside(bytes(broken))
 
 

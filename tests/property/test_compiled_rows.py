@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig, usual_rows
+from telemetry.aggregator.checkpoint import encode, save
 from telemetry.aggregator.series import group
 from telemetry.aggregator.series.table import SeriesTable
-from telemetry.aggregator.state import encode, save
 from telemetry.testing.builders import MONO_NS, WALL_NS
-from telemetry.wire import frames
+from telemetry.wire import codec
 from telemetry.wire import rows as wire_rows
 from telemetry.wire.codec import decode_batch, encode_batch
 from telemetry.wire.events import Define, EventBatch, OutgoingBatch
@@ -254,7 +254,7 @@ def test_rows_are_found_at_the_same_place(
     if wide:
         array = pack(">BI", 0xDD, 3 * rows) + array[3:]
     for data in (head + array + tail, head + array, head + array[:-1], head):
-        for start in (begin, len(frames.EVENTS), len(head)):
+        for start in (begin, len(codec.EVENTS), len(head)):
             assert find_rows(data, start) == wire_rows.find(data, start)
 
 

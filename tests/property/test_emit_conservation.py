@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from telemetry import limits
 from telemetry.client import records
 from telemetry.client.recorders import python_recorders
-from telemetry.client.sending.announcer import Announcer
-from telemetry.client.sending.outbox import Outbox
+from telemetry.client.sending.outbox import Announcer, Outbox
 from telemetry.wire.codec import decode_batch, decode_record
 from telemetry.wire.drop_reasons import Reason
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from telemetry import limits
 from telemetry.client import records
 from telemetry.client.recorders import python_recorders
-from telemetry.client.sending.outbox import Outbox
-from telemetry.client.sending.resend_ring import ResendRing
+from telemetry.client.sending.outbox import Outbox, ResendRing
 from telemetry.client.sending.session import ProducerSession
 from telemetry.testing.clock import FakeClock
 from telemetry.wire import rows

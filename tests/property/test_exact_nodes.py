@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.unit.aggregator.exact.nodes import PERCENTILES, Leaf, root_table, search_nodes
 
 from telemetry.aggregator.exact.percentiles import ExactPass
-from telemetry.statistics.hdr.ranks import parse_percentile, rank
+from telemetry.statistics.hdr.percentiles import parse_percentile, rank
 
 SERIES = 3
 values = st.floats(0.0, 1e12) | st.floats(1.0, 1.0001) | st.integers(0, 50).map(float)

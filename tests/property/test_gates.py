@@ -13,10 +13,9 @@ from telemetry import limits
 from telemetry.errors import UsageError
 from telemetry.history.intervals.histograms import Histograms
 from telemetry.judge.gates.evidence import Loss
-from telemetry.judge.gates.functions import FUNCTIONS, SHARE
+from telemetry.judge.gates.functions import FACTS, FUNCTIONS, SHARE, WORD_FACTS
 from telemetry.judge.gates.parser import parse
 from telemetry.judge.gates.rank_bounds import SlotOrder, quantile, share
-from telemetry.judge.gates.run_facts import FACTS, WORD_FACTS
 from telemetry.judge.gates.tree import (
     BaselineTerm,
     Fact,
@@ -32,7 +31,7 @@ from telemetry.judge.gates.tree import (
 )
 from telemetry.judge.gates.units import LITERALS
 from telemetry.statistics.hdr.layout import Layout
-from telemetry.statistics.hdr.ranks import parse_percentile, rank
+from telemetry.statistics.hdr.percentiles import parse_percentile, rank
 
 RELATIONS = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
 DIGITS = st.from_regex(r"[0-9]{1,6}(\.[0-9]{1,4})?(e-?[0-9])?", fullmatch=True)

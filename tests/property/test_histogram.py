@@ -17,7 +17,7 @@ from telemetry.aggregator.series.table import SeriesTable
 from telemetry.statistics.hdr.cells import cells_of
 from telemetry.statistics.hdr.layout import Layout
 from telemetry.statistics.hdr.pages import PagedCounts
-from telemetry.statistics.hdr.ranks import parse_percentile, rank
+from telemetry.statistics.hdr.percentiles import parse_percentile, rank
 from telemetry.wire.cells import cell
 
 LAST_TICK = (1 << 53) - 1

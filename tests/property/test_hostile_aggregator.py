@@ -23,14 +23,14 @@ from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.testing import batch, frame
 from telemetry.testing.builders import MONO_NS, WALL_NS
-from telemetry.wire import codec, frames
+from telemetry.wire import codec
 from telemetry.wire.control import CannotResend, End, Hello
 from telemetry.wire.drop_reasons import FRAME_REASONS, Reason
 from telemetry.wire.events import Count, Define, EventBatch, Sample
 from telemetry.wire.snapshot import MetricsSnapshot, ProducerStat
 
 NOW, WALL = MONO_NS + 10**9, WALL_NS + 10**9
-FORM = Msgpack(frames.TOPIC_BYTES)
+FORM = Msgpack(codec.TOPIC_BYTES)
 GOOD = ("good one", "good two")
 NUMBERS = st.integers(0, (1 << 63) - 1) | st.sampled_from([0, 1, (1 << 50) + 1, 1 << 40, (1 << 63) - 1])
 
@@ -54,7 +54,7 @@ def lying(draw: st.DrawFn) -> bytes:
         header[1] = "bad"
     rows = [[draw(st.integers(-2, 9)), draw(NUMBERS), draw(st.floats())] for _ in range(draw(st.integers(0, 3)))]
     flat = [number for row in rows for number in row]
-    return frames.EVENTS + msgspec.msgpack.encode([*header, anchor, dropped, [], flat])
+    return codec.EVENTS + msgspec.msgpack.encode([*header, anchor, dropped, [], flat])
 
 
 @st.composite
@@ -67,7 +67,7 @@ def named(draw: st.DrawFn) -> bytes:
 
 
 HOSTILE = st.one_of(
-    st.binary(max_size=80), st.binary(max_size=80).map(frames.EVENTS.__add__), mutated(), lying(), named()
+    st.binary(max_size=80), st.binary(max_size=80).map(codec.EVENTS.__add__), mutated(), lying(), named()
 )
 REQUESTS = st.one_of(
     st.builds(End, producer=st.sampled_from(["bad", "p", "q"]), batches=NUMBERS, emitted=NUMBERS),
@@ -148,7 +148,7 @@ def balanced(stat: ProducerStat) -> bool:
 
 @settings(max_examples=3 * settings().max_examples)
 @given(SCRIPTS)
-@example([frames.EVENTS + b"\x91" * 200_000, "good", bytes(limits.FRAME_BYTES + 1), "good"])
+@example([codec.EVENTS + b"\x91" * 200_000, "good", bytes(limits.FRAME_BYTES + 1), "good"])
 def test_a_good_producer_beside_a_bad_one_loses_nothing(script: list[object]) -> None:
     """Every frame is admitted, a duplicate, or counted by its reason; every event is somewhere."""
     run = Run()
@@ -218,7 +218,7 @@ def test_event_numbers_that_lie_cost_only_who_says_them() -> None:
     for seq, first in ((0, 1 << 60), (1 << 50, 0), (0, 10**9)):
         run.take(bytes(frame("bad", seq, first, rows=[(0, MONO_NS, 1.0)])))
         run.say()
-    run.take(frames.EVENTS + msgspec.msgpack.encode([[1, 0], "bad", 1, 0, [0, 0], {"x": 1 << 62}, [], []]))
+    run.take(codec.EVENTS + msgspec.msgpack.encode([[1, 0], "bad", 1, 0, [0, 0], {"x": 1 << 62}, [], []]))
     snapshot = run.end()
     run.check_good(snapshot)
     assert snapshot.accounting.bad_frames == {"implausible": 3}

@@ -11,7 +11,7 @@ from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.history.intervals.figures import Figures
 from telemetry.history.intervals.range_sums import RangeSums
 from telemetry.history.intervals.timeline import Timeline
-from telemetry.statistics.hdr.ranks import parse_percentile, rank
+from telemetry.statistics.hdr.percentiles import parse_percentile, rank
 from telemetry.store.intervals.rollup import merge
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS, WALL_NS

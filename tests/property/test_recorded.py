@@ -15,7 +15,7 @@ from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.write_ahead import WriteAheadLog
 from telemetry.history import RecordedRun, TimeRangeChoice, open_run
-from telemetry.statistics.hdr.ranks import parse_percentile, rank
+from telemetry.statistics.hdr.percentiles import parse_percentile, rank
 from telemetry.store.final_snapshot import write_final
 from telemetry.store.history import HistoryWriter
 from telemetry.store.journal import JournalWriter

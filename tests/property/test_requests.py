@@ -20,7 +20,7 @@ from telemetry.client.recorders import Rows
 from telemetry.client.requests import kind
 from telemetry.client.requests.kinds import Kinds, Tracking
 from telemetry.client.requests.request import Request
-from telemetry.client.tally import Tally
+from telemetry.client.signal_safe import Tally
 from telemetry.wire.codec import decode_record
 from telemetry.wire.events import Define
 

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry.wire.codec import Malformed, decode_batch, encode_batch
+from telemetry.wire.codec import EVENTS, TOPIC_BYTES, Malformed, decode_batch, encode_batch
 from telemetry.wire.events import EventBatch, Mark, OutgoingBatch
-from telemetry.wire.frames import EVENTS, TOPIC_BYTES
 from telemetry.wire.rows import ROW_BYTES, at_end
 from telemetry.wire.version import PROTOCOL
 

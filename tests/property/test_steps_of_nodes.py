@@ -10,7 +10,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry.aggregator.state import encode, load, save
+from telemetry.aggregator.checkpoint import encode, load, save
 from telemetry.aggregator.steps.merger import StepMerger
 from telemetry.wire.events import CLOSING_RULES, REDUCTIONS, Axis, ClosedStep, Scalars, StepEnd
 from telemetry.wire.nodes import StepPart

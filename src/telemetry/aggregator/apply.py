@@ -1,7 +1,7 @@
 """Application of admitted batches: records one by one, rows of many batches as columns.
 
 The route of a row names its kind. `handlers` maps each kind to the function that takes its rows. A new kind of
-instrument needs one more handler, and one more entry in `telemetry.aggregator.routes`.
+instrument needs one more handler, and one more entry in `telemetry.aggregator.rows`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
-from telemetry.aggregator.batch_group import RUN_TIMES, BatchGroup, KindRows, RowRange
+from telemetry.aggregator.batch_rows import RUN_TIMES, BatchGroup, KindRows, RowRange
 from telemetry.aggregator.producers.book import ProducerBook
+from telemetry.aggregator.producers.ids import Waiting
 from telemetry.aggregator.producers.producer import Producer
-from telemetry.aggregator.producers.waiting import Waiting
 from telemetry.aggregator.records import RecordReader, StreamedRecord
-from telemetry.aggregator.routes import CONFLICT, INDEX_BITS, INVALID, KIND_CODES, MALFORMED, UNKNOWN, Routes
-from telemetry.aggregator.rows import Rows, loosen, unpack
+from telemetry.aggregator.rows import (
+    CONFLICT,
+    INDEX_BITS,
+    INVALID,
+    KIND_CODES,
+    MALFORMED,
+    UNKNOWN,
+    Routes,
+    Rows,
+    loosen,
+    unpack,
+)
 from telemetry.aggregator.run_clock import RunClock
 from telemetry.aggregator.usual_rows import UsualRows
 from telemetry.statistics.hdr.layout import constant

@@ -10,36 +10,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
-from telemetry.aggregator.applied_rows import AppliedRows, Observer
 from telemetry.aggregator.apply import Applier, Handler
-from telemetry.aggregator.batch_group import KindRows
-from telemetry.aggregator.checkpoint import encode_checkpoint, restore_checkpoint
+from telemetry.aggregator.batch_rows import AppliedRows, KindRows, Observer
+from telemetry.aggregator.budgets import RecordBudget
+from telemetry.aggregator.checkpoint import PART, encode_checkpoint, restore_checkpoint
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.counters import CounterTable
-from telemetry.aggregator.exact.replay import replay_series
+from telemetry.aggregator.exact.percentiles import replay_series
 from telemetry.aggregator.gauges import GaugeTable
-from telemetry.aggregator.nodes.expected import ExpectedNodes
 from telemetry.aggregator.nodes.incoming import IncomingIntervals
-from telemetry.aggregator.nodes.leaf_records import NodeReader
-from telemetry.aggregator.nodes.leaf_side import LeafSide
+from telemetry.aggregator.nodes.leaf_side import LeafFacts, LeafSide, OwnNumbers, own_account
 from telemetry.aggregator.nodes.leaf_sums import LeafSums
 from telemetry.aggregator.nodes.members import NewMembers, NodeMembers
-from telemetry.aggregator.nodes.own_account import LeafFacts, OwnNumbers, own_account
-from telemetry.aggregator.nodes.root_side import RootSide
+from telemetry.aggregator.nodes.root_side import NodeReader, RootSide
+from telemetry.aggregator.nodes.stats import ExpectedNodes
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers.account import plausible
 from telemetry.aggregator.producers.book import ProducerBook
 from telemetry.aggregator.producers.producer import Producer
-from telemetry.aggregator.record_budget import RecordBudget
 from telemetry.aggregator.records import RecordReader, StreamedRecord, count_events
 from telemetry.aggregator.registry import InstrumentBounds, Registry
 from telemetry.aggregator.request_log import RequestLogIntake
-from telemetry.aggregator.routes import KIND_CODES
+from telemetry.aggregator.rows import KIND_CODES
 from telemetry.aggregator.run_clock import RunClock
 from telemetry.aggregator.series.extents import Extents, with_extents
 from telemetry.aggregator.series.table import SeriesTable
 from telemetry.aggregator.snapshotter import SnapshotFacts, SnapshotParts, build_snapshot
-from telemetry.aggregator.state import PART
 from telemetry.aggregator.steps.merger import StepMerger
 from telemetry.aggregator.text_queue import TextQueue
 from telemetry.aggregator.usual_rows import UsualRows

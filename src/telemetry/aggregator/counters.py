@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
+from telemetry.aggregator.checkpoint import PART, ArrayColumn
 from telemetry.aggregator.event_times import EventTimes
 from telemetry.aggregator.nodes.columns import CounterArrays
 from telemetry.aggregator.snapshot_numbers import LARGEST, bounded, grown
-from telemetry.aggregator.state import PART, ArrayColumn
 from telemetry.wire.history import ValueColumns
 from telemetry.wire.snapshot import CounterStat
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from telemetry.aggregator.checkpoint import ArrayColumn
 from telemetry.aggregator.snapshot_numbers import grown
-from telemetry.aggregator.state import ArrayColumn
 from telemetry.wire.units import TIME_NS
 
 Index = NDArray[np.intp]

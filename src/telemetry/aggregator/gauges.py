@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
+from telemetry.aggregator.checkpoint import ArrayColumn
 from telemetry.aggregator.nodes.columns import GaugeArrays
 from telemetry.aggregator.snapshot_numbers import grown, plain
-from telemetry.aggregator.state import ArrayColumn
 from telemetry.wire.history import ValueColumns
 from telemetry.wire.snapshot import GaugeStat
 

@@ -17,15 +17,14 @@ from msgspec import Meta, Raw, Struct
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.aggregator.batch_group import RUN_TIMES, BatchGroup, RowRange, wall_ns
-from telemetry.aggregator.nodes.leaf_records import NodeReader
+from telemetry.aggregator.batch_rows import RUN_TIMES, BatchGroup, RowRange, wall_ns
+from telemetry.aggregator.budgets import RecordBudget
+from telemetry.aggregator.nodes.root_side import NodeReader
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers.producer import Producer
-from telemetry.aggregator.record_budget import RecordBudget
 from telemetry.aggregator.registry import InstrumentBounds, Registry
 from telemetry.aggregator.request_log import RequestLogIntake
-from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN
-from telemetry.aggregator.rows import Rows
+from telemetry.aggregator.rows import CONFLICT, INVALID, UNKNOWN, Rows
 from telemetry.aggregator.run_clock import LATEST_NS, RunClock
 from telemetry.aggregator.series.extents import Extents
 from telemetry.aggregator.steps.merger import StepMerger

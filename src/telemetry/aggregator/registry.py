@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 import msgspec
 
 from telemetry import limits
-from telemetry.aggregator.routes import CONFLICT, INDEX_BITS, INVALID, UNKNOWN, route
+from telemetry.aggregator.rows import CONFLICT, INDEX_BITS, INVALID, UNKNOWN, route
 from telemetry.errors import InstrumentError
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.events import KINDS, Kind

@@ -1,7 +1,4 @@
-"""Rows as columns: canonical rows are read in place and copied to aligned memory, others are read one by one.
-
-Ids in a column are shifted by one: 0 stands for "no id", so that an invalid row keeps its position.
-"""
+"""Rows as columns, read in place if they are canonical, and the route of each row to its instrument."""
 
 from __future__ import annotations
 
@@ -15,6 +12,7 @@ from numpy.typing import NDArray
 from telemetry import limits
 from telemetry.statistics.hdr.layout import constant
 from telemetry.wire import rows as wire_rows
+from telemetry.wire.events import Kind
 from telemetry.wire.rows import RowArray
 
 ShiftedIds = NDArray[np.intp]
@@ -101,3 +99,23 @@ def _time(number: int | float) -> int:
     if isinstance(number, int):
         return min(max(number, 0), _MAX_TIME)
     return int(number) if 0.0 < number < _MAX_TIME else 0
+
+
+Routes = NDArray[np.intp]
+
+INDEX_BITS: Final = 24
+KIND_CODES: Final[dict[Kind, int]] = {"series": 0, "counter": 1, "gauge": 2}
+
+UNKNOWN: Final = -1
+"""Missing definition: the row waits."""
+CONFLICT: Final = -2
+"""Definition that contradicts an earlier one."""
+INVALID: Final = -3
+"""Definition that can't be used."""
+MALFORMED: Final = -4
+"""Invalid id or invalid row."""
+
+
+def route(kind: Kind, index: int) -> int:
+    """Return the route to an instrument by its kind and index."""
+    return KIND_CODES[kind] << INDEX_BITS | index

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from telemetry import limits
-from telemetry.aggregator.batch_group import RowRange, wall_ns
+from telemetry.aggregator.batch_rows import RowRange, wall_ns
 from telemetry.aggregator.compiled import Columns
 from telemetry.aggregator.counters import EXACT_ADDEND, CounterTable
 from telemetry.aggregator.gauges import GaugeTable

@@ -1,13 +1,19 @@
-"""Flat names of instruments, for trackers that store numbers by name, and the escaping of characters."""
+"""Flat names of instruments for trackers: escaping, and which axis owns a name."""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from telemetry.backends.items import Reading
 from telemetry.common.wording import labelled
+from telemetry.store.atomic import write_atomic
+from telemetry.wire.codec import BAD_INPUT
 
 FINAL: Final = "final/"
 """Prefix for names of the result."""
@@ -79,3 +85,25 @@ def _bytes(char: str, mark: str) -> str:
 
 def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
+
+
+class AxisOwners(dict[str, str]):
+    """A map of name → axis. Call `keep` before a checkpoint to hand it to the next process."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file. A missing or damaged file counts as empty. Raises OSError for other errors."""
+        super().__init__()
+        self._path = path
+        with suppress(FileNotFoundError, *BAD_INPUT):
+            self.update(msgspec.json.decode(path.read_bytes(), type=dict[str, str]))
+        self._kept = len(self)
+
+    def has(self, name: str, axis: str) -> bool:
+        """Check whether this axis owns the name. A name without an owner goes to this axis."""
+        return self.setdefault(name, axis) == axis
+
+    def keep(self) -> None:
+        """Write new names to the file. Raises OSError."""
+        if len(self) > self._kept:
+            write_atomic(self._path, msgspec.json.encode(dict(self)), durable=False)
+            self._kept = len(self)

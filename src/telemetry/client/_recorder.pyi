@@ -10,7 +10,7 @@ SOURCE_CRC: int
 
 @final
 class Tally:
-    """A count in the ring, of events that are dropped for one reason; as `telemetry.client.tally.Tally`."""
+    """A count in the ring, of events that are dropped for one reason; as `telemetry.client.signal_safe.Tally`."""
 
     def hit(self) -> None: ...
     def hit_many(self, times: int, /) -> None: ...

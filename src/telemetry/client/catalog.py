@@ -12,7 +12,7 @@ from telemetry import limits
 from telemetry.client import user_warnings
 from telemetry.client.instruments import Counter, Gauge, Instrument, Series
 from telemetry.client.recorders import Recorders
-from telemetry.client.tally import HitCounter
+from telemetry.client.signal_safe import HitCounter
 from telemetry.errors import InstrumentError
 from telemetry.wire.events import KINDS, Define, Kind
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from telemetry.client import user_warnings
 from telemetry.client.recorders import Rows
-from telemetry.client.tally import Tally
+from telemetry.client.signal_safe import Tally
 from telemetry.common.formatting import number_of
 
 _AT_EXIT: Final = (

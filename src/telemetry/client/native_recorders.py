@@ -14,10 +14,10 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from telemetry.client.locked import Locked
 from telemetry.client.native_module import RECORDER
 from telemetry.client.recorders import Recorders, discard, python_recorders
 from telemetry.client.redaction import REDACTION
+from telemetry.client.signal_safe import Locked
 from telemetry.transport.ring_directory import (
     is_on_this_host,
     namespaces,

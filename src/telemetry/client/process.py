@@ -18,14 +18,13 @@ from msgspec.structs import replace
 
 from telemetry.client import records, user_warnings
 from telemetry.client.catalog import Catalog
-from telemetry.client.descriptor_reserve import DescriptorReserve
 from telemetry.client.exit_hooks import ExitHooks
 from telemetry.client.identity import make_hello, program_name, shown_name
 from telemetry.client.instruments import Instrument
 from telemetry.client.late_events import LateEvents
 from telemetry.client.native_recorders import build_recorders
 from telemetry.client.pickling import register_pickling
-from telemetry.client.producer_parts import connect, make_outbox, record_into, row_bound
+from telemetry.client.producer_parts import DescriptorReserve, connect, make_outbox, record_into, row_bound
 from telemetry.client.recorders import Rows, discard
 from telemetry.client.redaction import REDACTION
 from telemetry.client.requests.kind import Requests

@@ -1,11 +1,11 @@
-"""The parts of a new producer: its outbox, its sockets, and the way of rows into its buffer."""
+"""The parts of a new producer: its outbox, its sockets, the way of rows into its buffer, and spare descriptors."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Final
 
 from telemetry.client.catalog import Catalog
-from telemetry.client.descriptor_reserve import DescriptorReserve
 from telemetry.client.recorders import Recorders, blocking_extend
 from telemetry.client.redaction import REDACTION
 from telemetry.client.sending.flusher import Flusher
@@ -76,3 +76,48 @@ def record_into(recorders: Recorders, flusher: Flusher, config: EmitConfig) -> N
             timed_out=recorders.timed_out.hit_many,
         )
     )
+
+
+_NEEDED: Final = 16
+"""A ZeroMQ context with two connected sockets takes 8 descriptors. libzmq aborts the process if it has too few."""
+
+
+class DescriptorReserve:
+    """A reserve of null device descriptors. Not thread-safe: callers hold the lock of the process."""
+
+    def __init__(self) -> None:
+        self._held: list[int] = []
+
+    def hold(self) -> None:
+        """Open the reserve, unless the process would have too few descriptors left."""
+        if not self._held and _can_open(3 * _NEEDED):
+            self._held = [os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) for _ in range(_NEEDED)]
+
+    def release(self) -> None:
+        """Close the reserve and free its descriptors."""
+        held, self._held = self._held, []
+        for descriptor in held:
+            os.close(descriptor)
+
+    def has_room(self) -> bool:
+        """Check that the process can open the descriptors that sockets need.
+
+        Closes the reserve if that is necessary.
+        """
+        if _can_open(_NEEDED):
+            return True
+        self.release()
+        return _can_open(_NEEDED)
+
+
+def _can_open(count: int) -> bool:
+    opened: list[int] = []
+    try:
+        for _ in range(count):
+            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+    return True

@@ -24,7 +24,7 @@ from math import ldexp
 from operator import index
 from typing import Final, Protocol, SupportsFloat, SupportsIndex
 
-from telemetry.client.tally import HitCounter, Tally
+from telemetry.client.signal_safe import HitCounter, Tally
 from telemetry.wire.control import Hello
 
 Rows = Sequence[float]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, SupportsIndex, cast
 
 from telemetry import limits
 from telemetry.client import bins, records
-from telemetry.client.instruments import Counter, Gauge, Series
+from telemetry.client.instruments import BlockTimer, Counter, Gauge, Series
 from telemetry.client.labels import joined, named
 from telemetry.client.process import Process
 from telemetry.client.recorders import checked_ns
@@ -21,7 +21,6 @@ from telemetry.client.requests.stopping import is_condition
 from telemetry.client.spans import SpanInstruments, SpanTimer, parent_labels
 from telemetry.client.steps import DEFAULT_AXIS, Steps, moment, plain_step
 from telemetry.client.stragglers import declare, declared
-from telemetry.client.timing import BlockTimer
 from telemetry.common.formatting import number_of
 from telemetry.common.headline_choice import PARAM, encoded
 from telemetry.errors import InstrumentError

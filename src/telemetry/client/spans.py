@@ -21,8 +21,8 @@ import msgspec
 
 from telemetry import limits
 from telemetry.client import records
+from telemetry.client.instruments import BlockTimer
 from telemetry.client.process import Process
-from telemetry.client.timing import BlockTimer
 from telemetry.errors import InstrumentError
 from telemetry.wire import spans as words
 from telemetry.wire.events import Kind, Span

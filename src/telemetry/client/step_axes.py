@@ -12,9 +12,9 @@ from math import inf
 from typing import Final
 
 from telemetry import limits
-from telemetry.client.locked import Locked
 from telemetry.client.process import PROCESS
 from telemetry.client.records import clean
+from telemetry.client.signal_safe import Locked
 from telemetry.client.steps import DEFAULT_AXIS
 
 _NEWEST: Final = limits.STEPS_KEPT // 2

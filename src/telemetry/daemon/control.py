@@ -13,9 +13,9 @@ from telemetry import limits
 from telemetry.aggregator import Aggregator
 from telemetry.daemon.components import DaemonParts
 from telemetry.daemon.input import Ingress
+from telemetry.daemon.node_search import SearchChannel
 from telemetry.daemon.process_watch import exists
 from telemetry.daemon.run_status import RunStatus
-from telemetry.daemon.search_channel import SearchChannel
 from telemetry.daemon.write_ahead import no_room
 from telemetry.store.history import HistoryReader
 from telemetry.store.records import RecordLog
@@ -23,7 +23,7 @@ from telemetry.wire import control as msg
 from telemetry.wire.codec import Malformed, control_head, decode_request, encode_control, encode_interval
 from telemetry.wire.control import Error, Noted, Response
 from telemetry.wire.drop_reasons import Reason
-from telemetry.wire.search import Found, Search
+from telemetry.wire.nodes import Found, Search
 from telemetry.wire.snapshot import MetricsSnapshot, State
 from telemetry.wire.version import PROTOCOL, SAYS_UNFINISHED, may_talk
 

@@ -12,11 +12,9 @@ from typing import Final
 from telemetry.aggregator import Aggregator
 from telemetry.aggregator.compiled import find_rows
 from telemetry.aggregator.exact.one_pass import OnePass
-from telemetry.aggregator.exact.percentiles import ExactPass
-from telemetry.aggregator.exact.replay import SeriesValues
+from telemetry.aggregator.exact.percentiles import ExactPass, SeriesValues
 from telemetry.common.formatting import number_of
-from telemetry.daemon.node_values import NodeValues, first_reasons
-from telemetry.daemon.search_channel import SearchChannel
+from telemetry.daemon.node_search import NodeValues, SearchChannel, first_reasons
 from telemetry.store.journal import BATCH, CHECKPOINT, JournalReader, JournalWriter
 from telemetry.wire.codec import decode_batch
 

@@ -19,7 +19,7 @@ from telemetry.daemon.exact_percentiles import CUT, damage
 from telemetry.daemon.lifetime import OnReady, or_tell, prepare_process, serve
 from telemetry.daemon.options import DaemonOptions
 from telemetry.daemon.record_stream import RecordPublisher
-from telemetry.daemon.recovery.losses import journal_losses
+from telemetry.daemon.recovery.backfill import journal_losses
 from telemetry.daemon.recovery.rebuild import EntryEffects, Fold
 from telemetry.daemon.recovery.resume import result_of
 from telemetry.daemon.run_opening import OpenedRun, new_directory, open_history

@@ -32,7 +32,7 @@ from telemetry.transport.hub import Hub
 from telemetry.wire.journal import RunState
 
 if TYPE_CHECKING:
-    from telemetry.daemon.upstream.refill import Refill
+    from telemetry.daemon.upstream.intervals import Refill
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def open_refill(config: Config, directory: RunDirectory) -> Refill | None:
     upstream = config.upstream
     if not upstream.address:
         return None
-    from telemetry.daemon.upstream.refill import Refill
+    from telemetry.daemon.upstream.intervals import Refill
 
     outbox = DiskOutbox(directory.upstream, upstream.cap_bytes)
     return Refill(outbox, directory.run_id, spans=upstream.spans)

@@ -21,8 +21,7 @@ from telemetry.daemon.ingest import Ingest
 from telemetry.daemon.process_watch import alive
 from telemetry.daemon.run_status import RunStatus
 from telemetry.daemon.write_ahead import WriteAheadLog
-from telemetry.store.ring_definitions import read_introduction
-from telemetry.store.ring_file import RingFile, RingGone, RingInUse, RingUnreadable, open_ring
+from telemetry.store.ring_file import RingFile, RingGone, RingInUse, RingUnreadable, open_ring, read_introduction
 from telemetry.transport.endpoints import ipc_path, leads_to
 from telemetry.transport.ring_directory import list_rings, namespaces
 from telemetry.wire.control import CannotResend, Hello

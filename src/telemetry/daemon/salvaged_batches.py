@@ -19,12 +19,11 @@ from telemetry import limits
 from telemetry.aggregator.producers.producer import Producer
 from telemetry.client.records import RECORD_BYTES
 from telemetry.client.redaction import Redaction
-from telemetry.client.sending.announcer import WINDOW_BYTES
 from telemetry.client.sending.masking import FIELDS, RecordMasker
+from telemetry.client.sending.outbox import WINDOW_BYTES
 from telemetry.errors import UsageError
 from telemetry.redaction import Redactor
-from telemetry.store.ring_definitions import RedactionRules
-from telemetry.store.ring_file import SLOT, BatchEnd, RingFile
+from telemetry.store.ring_file import SLOT, BatchEnd, RedactionRules, RingFile
 from telemetry.wire.codec import Malformed, decode_record, encode_batch, record_tag
 from telemetry.wire.control import End
 from telemetry.wire.events import OutgoingBatch

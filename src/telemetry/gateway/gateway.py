@@ -13,7 +13,7 @@ from telemetry.config.load import load
 from telemetry.errors import TelemetryError
 from telemetry.gateway.bodies import BodyRoom
 from telemetry.gateway.options import GatewayOptions
-from telemetry.gateway.otlp.metric_state import MetricState
+from telemetry.gateway.otlp.metrics import MetricState
 from telemetry.gateway.run_link import RunLink
 
 if TYPE_CHECKING:

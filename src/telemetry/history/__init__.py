@@ -11,7 +11,7 @@ from telemetry.common.lazy import lazy_names
 
 if TYPE_CHECKING:
     from telemetry.history.instrument_ids import SeriesId, series_id
-    from telemetry.history.range_totals import RangeTotals
+    from telemetry.history.interval_sums import RangeTotals
     from telemetry.history.result import load_report
     from telemetry.history.run import RecordedRun, open_run
     from telemetry.history.time_range import TimeRangeChoice, parse_time
@@ -20,7 +20,7 @@ _HOME = {
     "TimeRangeChoice": "telemetry.history.time_range",
     "RecordedRun": "telemetry.history.run",
     "SeriesId": "telemetry.history.instrument_ids",
-    "RangeTotals": "telemetry.history.range_totals",
+    "RangeTotals": "telemetry.history.interval_sums",
     "load_report": "telemetry.history.result",
     "open_run": "telemetry.history.run",
     "parse_time": "telemetry.history.time_range",

@@ -14,7 +14,7 @@ from telemetry.history.instrument_ids import SeriesId, series_id
 from telemetry.history.interval_sums import Added, SumRows
 from telemetry.statistics.confidence import rank_bounds
 from telemetry.statistics.hdr.layout import Integers
-from telemetry.statistics.hdr.ranks import parse_percentile, rank
+from telemetry.statistics.hdr.percentiles import parse_percentile, rank
 from telemetry.wire.cells import CELLS, edge
 from telemetry.wire.report import Bounds, SeriesBounds
 from telemetry.wire.snapshot import SeriesStat

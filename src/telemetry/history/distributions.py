@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from telemetry.common.wording import labelled
 from telemetry.errors import RunDirectoryError
 from telemetry.limits import GIB
-from telemetry.statistics.hdr.ranks import parse_percentile, rank
+from telemetry.statistics.hdr.percentiles import parse_percentile, rank
 from telemetry.store.records import FILE_NAME, RecordLog
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.events import Bins

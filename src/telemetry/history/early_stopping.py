@@ -12,7 +12,7 @@ from telemetry.history.instrument_ids import SeriesId, series_id
 from telemetry.history.interval_sums import Added, SumRows
 from telemetry.statistics.early_stopping import bound_rank, samples_needed
 from telemetry.statistics.hdr.layout import Integers, Layout
-from telemetry.statistics.hdr.ranks import Ratio, parse_percentile
+from telemetry.statistics.hdr.percentiles import Ratio, parse_percentile
 from telemetry.wire.report import EarlyRule, EarlyStop
 from telemetry.wire.snapshot import SeriesStat
 

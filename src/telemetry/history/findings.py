@@ -15,7 +15,7 @@ from telemetry.history.bounds import series_bounds
 from telemetry.history.request_log import why_not_all
 from telemetry.history.requests import of_requests, with_requests
 from telemetry.statistics.confidence import least_count
-from telemetry.statistics.hdr.ranks import parse_percentile
+from telemetry.statistics.hdr.percentiles import parse_percentile
 from telemetry.wire import requests as words
 from telemetry.wire.feeds import NO_TEXT, NO_TOKENIZER, REFUSED, TOOL_CALLS, UNCOUNTED, interruption
 from telemetry.wire.report import Report, SeriesBounds

@@ -14,7 +14,7 @@ from telemetry.common.formatting import number_of, printable
 from telemetry.errors import UsageError
 from telemetry.history.request_log import RequestLog, facts
 from telemetry.history.request_model import RequestCounts, request_counts
-from telemetry.statistics.proportions import wilson
+from telemetry.statistics.confidence import wilson
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire import requests as words
 from telemetry.wire.pictures import RequestsOverTime

@@ -11,11 +11,9 @@ from msgspec.structs import replace
 
 from telemetry.common import formatting
 from telemetry.errors import UsageError
-from telemetry.history.fair_rates import Activity, RateSteps
 from telemetry.history.instrument_ids import SeriesId, series_id
-from telemetry.history.interval_sums import Added, SumRows
-from telemetry.history.range_totals import RangeTotals
-from telemetry.history.rates import Paces
+from telemetry.history.interval_sums import Added, RangeTotals, SumRows
+from telemetry.history.rates import Activity, Paces, RateSteps
 from telemetry.wire.report import SeriesOverTime, SeriesPoint
 from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
 

@@ -13,10 +13,9 @@ from msgspec.structs import replace
 from telemetry.history.bounds import bound_ranks, is_percentile
 from telemetry.history.early_stopping import early_ranks
 from telemetry.history.instrument_ids import SeriesId, series_id
-from telemetry.history.interval_sums import Added, Sum, SumRows
-from telemetry.history.intervals.digest import Digest
+from telemetry.history.interval_sums import Added, RangeTotals, Sum, SumRows
 from telemetry.history.intervals.figures import Figures
-from telemetry.history.range_totals import RangeTotals
+from telemetry.history.intervals.histograms import Digest
 from telemetry.history.rates import Paces, Stat, TimeRange, per_second
 from telemetry.limits import EXACT_INTEGER
 from telemetry.statistics.hdr.layout import Integers, Layout

@@ -12,11 +12,10 @@ import numpy as np
 from telemetry.common.formatting import number_of
 from telemetry.errors import RunDirectoryError
 from telemetry.history.instrument_ids import SeriesId, series_id
-from telemetry.history.interval_sums import Added, Sum, SumRows
+from telemetry.history.interval_sums import Added, RangeTotals, Sum, SumRows
 from telemetry.history.intervals.columns import Columns
-from telemetry.history.intervals.digest import Digest
+from telemetry.history.intervals.histograms import Digest
 from telemetry.history.over_time import step_for
-from telemetry.history.range_totals import RangeTotals
 from telemetry.statistics.hdr.layout import Floats, Integers
 from telemetry.store.append_file import describe
 from telemetry.store.history import LEVELS, HistoryReader, Picked

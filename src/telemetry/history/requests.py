@@ -14,7 +14,7 @@ from telemetry import limits
 from telemetry.common import formatting, wording
 from telemetry.common.formatting import number_of, printable
 from telemetry.history.request_model import RequestCounts, late_at, request_counts
-from telemetry.statistics.proportions import wilson
+from telemetry.statistics.confidence import wilson
 from telemetry.wire import requests as words
 from telemetry.wire.report import EarlyRule, EarlyStop, Report, RequestFigures
 from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat

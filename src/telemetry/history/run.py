@@ -16,19 +16,17 @@ from telemetry.common.memory import uncollected
 from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.history import distributions
 from telemetry.history.bounds import is_percentile, series_bounds
-from telemetry.history.concurrency import InFlightHistory, with_peaks
+from telemetry.history.concurrency import InFlightHistory, with_peaks, with_slots
 from telemetry.history.distributions import CountedDistribution
 from telemetry.history.findings import Covered, alone, findings
 from telemetry.history.instrument_ids import SeriesId, series_id
-from telemetry.history.interval_sums import Added
-from telemetry.history.intervals.digest import Digest
+from telemetry.history.interval_sums import Added, RangeTotals
+from telemetry.history.intervals.histograms import Digest
 from telemetry.history.over_time import STEPS, OverTime, busiest, check_points, check_step, shown
 from telemetry.history.pictures.collector import PictureCollector, result_pictures
 from telemetry.history.range_report import RangeReport, snapshot_of
-from telemetry.history.range_totals import RangeTotals
 from telemetry.history.rates import Paces
 from telemetry.history.reader import FAR_NS, RunHistory
-from telemetry.history.request_slots import with_slots
 from telemetry.history.requests import bounded_series, with_requests
 from telemetry.history.result import find_result
 from telemetry.history.span_model import span_times
@@ -37,7 +35,7 @@ from telemetry.history.step_curves import curve_findings, curves_of
 from telemetry.history.stragglers import has_work_and_wait, stragglers
 from telemetry.history.time_range import TimeRangeChoice
 from telemetry.limits import MIB
-from telemetry.statistics.hdr.ranks import parse_percentile
+from telemetry.statistics.hdr.percentiles import parse_percentile
 from telemetry.store.records import FILE_NAME, RecordLog
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.events import Span

@@ -11,8 +11,8 @@ from telemetry.common import formatting
 from telemetry.common.formatting import number_of, printable
 from telemetry.errors import RunDirectoryError
 from telemetry.limits import MIB
+from telemetry.statistics.step_windows import MapColumn
 from telemetry.statistics.stragglers import CONFIDENCE, Slow, StragglerDetector
-from telemetry.statistics.window_map import MapColumn
 from telemetry.store.records import FILE_NAME, RecordLog
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire import stragglers as words

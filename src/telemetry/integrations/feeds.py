@@ -1,14 +1,13 @@
-"""The interface of feeds, which turn messages of another program's PUB socket into a run, and their registry.
-
-A feed is an entry point of the group `telemetry.feeds`: its name, and a class or function of the form `FeedKind`.
-"""
+"""Feeds, which turn messages of another program's PUB socket into a run: interface, registry, and loop."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Literal, Protocol, cast
 
+from telemetry import limits
 from telemetry.common.formatting import printable
 from telemetry.config.plugins import entry_points
 from telemetry.config.plugins.choice import unknown
@@ -18,6 +17,7 @@ from telemetry.transport.endpoints import check_connectable
 
 if TYPE_CHECKING:
     from telemetry.client import Run
+
 
 BUILT_IN: Final = {"endpoints": "telemetry.integrations.endpoints.translate:EndpointsFeed"}
 
@@ -113,3 +113,99 @@ def load_feed(name: str) -> FeedKind:
     if missing or not callable(feed):
         raise entry_points.broken(plugin, f"it lacks {', '.join(missing) or 'a way to make a feed'}")
     return cast(FeedKind, feed)
+
+
+Ending = Literal["ended", "stopped", "run_over", "gone"]
+"""Reason for the end. `gone`: the sender disappeared without an end message."""
+
+_LOOK_S: Final = 0.2
+_LAST_S: Final = 0.2  # of silence, after which no message of an ended sender is on its way
+_LAST_WORDS_S: Final = 5.0
+_QUIET_S: Final = 30.0
+
+
+class MessageSubscription(Protocol):
+    """A subscription to messages."""
+
+    address: str
+    connected: bool
+    ever_connected: bool
+
+    def recv(self, timeout_s: float) -> bytes | None: ...
+
+
+class FeedLoop:
+    """A loop until the feed, the sender, the run or a stop request ends it.
+
+    `run_over` tells whether the run has ended; it is called a few times a second.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        messages: MessageSubscription,
+        *,
+        run_over: Callable[[], bool],
+        stopped: Callable[[], bool],
+        say: Callable[[str], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.taken = 0
+        """Number of messages taken."""
+        self._feed = feed
+        self._messages = messages
+        self._run_over = run_over
+        self._stopped = stopped
+        self._say = say
+        self._clock = clock
+        self._quiet_said = False
+        self._heard_s = self._there_s = clock()
+
+    def run(self) -> Ending:
+        """Run the loop. Blocks. After a stop request, it still takes the messages that were already sent."""
+        look_s = 0.0
+        while True:
+            message = self._messages.recv(_LOOK_S)
+            now_s = self._clock()
+            if message is not None:
+                self._take(message)
+                if self._feed.over:
+                    return "ended"
+            else:
+                self._be_patient(now_s)
+            if message is None or now_s >= look_s:
+                look_s = now_s + _LOOK_S
+                if self._run_over():
+                    return "run_over"
+                if self._stopped():
+                    return self._take_the_rest(now_s + _LAST_WORDS_S)
+                if now_s - self._there_s > limits.RETURN_S:
+                    return "gone"
+
+    def _take(self, message: bytes) -> None:
+        self.taken += 1
+        self._heard_s = self._there_s = self._clock()
+        self._feed.take(message)
+
+    def _be_patient(self, now_s: float) -> None:
+        """Wait without limit for the first connection, but only for a while after a disconnection.
+
+        Report a long silence.
+        """
+        messages = self._messages
+        if messages.connected or not messages.ever_connected:
+            self._there_s = now_s
+        if now_s - self._heard_s > _QUIET_S and not self._quiet_said:
+            self._quiet_said = True
+            who = "no messages from" if messages.connected else "no sender listens at"
+            self._say(f"{who} {messages.address} for {_QUIET_S:g} s; still waiting")
+
+    def _take_the_rest(self, deadline_s: float) -> Ending:
+        while (left_s := deadline_s - self._clock()) > 0:
+            message = self._messages.recv(min(_LAST_S, left_s))
+            if message is None:
+                break
+            self._take(message)
+            if self._feed.over:
+                return "ended"
+        return "stopped"

@@ -1,4 +1,4 @@
-"""The redactor: all rules of a process, and how often each has masked a value."""
+"""The redactor: all rules of a process, how often each has masked a value, and output that arrives in pieces."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from types import ModuleType
 from typing import Any, Final
 
 from telemetry import limits
-from telemetry.redaction import arguments
-from telemetry.redaction.named import MASK, NAMED, Hit
-from telemetry.redaction.names import is_password, is_plain, is_secret
-from telemetry.redaction.secret_text import mask_secret_text
+from telemetry.redaction.named import MASK, NAMED, Hit, is_password, is_plain, is_secret
+from telemetry.redaction.secrets import cut_masked, mask_argument, mask_arguments, mask_secret_text, rule_of
+from telemetry.redaction.tokens import end_of_private_key, is_in_private_key
 from telemetry.wire.spans import DURATION, SELF
 
 _OF_SPANS: Final = (SELF, DURATION)
@@ -81,7 +80,7 @@ class Redactor:
 
     def cut_text(self, text: str, max_chars: int) -> str:
         """Return the first characters of a text, masked before it is cut: half a secret does not look like one."""
-        return arguments.cut_masked(text, max_chars, self.text)
+        return cut_masked(text, max_chars, self.text)
 
     def name(self, name: str) -> str:
         """Return a name without what the rules match. Cached.
@@ -117,7 +116,7 @@ class Redactor:
         """Return a command line without what the rules match."""
         if not self._secrets:
             return [self._argument(word) for word in argv]
-        return [self._without_secrets(word) for word in arguments.mask_arguments(argv, self._hit)]
+        return [self._without_secrets(word) for word in mask_arguments(argv, self._hit)]
 
     def cells(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Return the rows of a table: a cell is a value whose key is the name of its column."""
@@ -149,7 +148,7 @@ class Redactor:
         return MASK
 
     def _argument(self, text: str) -> str:
-        masked = arguments.mask_argument(text, self._hit) if self._secrets else text
+        masked = mask_argument(text, self._hit) if self._secrets else text
         return self._without_secrets(masked)
 
     def _label(self, key: str, value: str) -> str:
@@ -176,8 +175,75 @@ class Redactor:
     def _counted(self, value: str) -> str:
         """Return the mask. Count the value under the rule of its own shape, if it has one."""
         if value != MASK:
-            self._hit(arguments.rule_of(value))
+            self._hit(rule_of(value))
         return MASK
 
     def _hit(self, rule: str) -> None:
         self._hits.append(rule)
+
+
+_LINE_BYTES: Final = 64 * limits.KIB  # of an unfinished line; then it is cut at a space
+_KEY_BYTES: Final = 16 * limits.KIB  # of a private key; no usual one is longer
+
+
+class LineMasker:
+    """A filter of output, which gives back whole lines. One thread uses it."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._held = b""
+        """Unfinished line."""
+        self._key_bytes = 0
+        """Number of bytes since a private key began; 0 outside a key."""
+
+    def feed(self, data: bytes) -> bytes:
+        """Take output. Return what is masked so far, without an unfinished line."""
+        if self._redactor.is_off:
+            return data
+        self._held += data
+        end = self._held_from()
+        ready, self._held = self._held[:end], self._held[end:]
+        return self._masked(ready)
+
+    @property
+    def holds_line(self) -> bool:
+        """True if an unfinished line is held."""
+        return bool(self._held)
+
+    def rest(self) -> bytes:
+        """Return the unfinished line, masked. The output goes on after it or ends."""
+        ready, self._held = self._held, b""
+        return self._masked(ready)
+
+    def _held_from(self) -> int:
+        """Return where the unfinished line begins. A very long line is cut at a space."""
+        newest = max(self._held.rfind(b"\n"), self._held.rfind(b"\r"))
+        if newest >= 0 or len(self._held) < _LINE_BYTES:
+            return newest + 1
+        space = self._held.rfind(b" ")
+        return space + 1 if space >= 0 else len(self._held)
+
+    def _masked(self, data: bytes) -> bytes:
+        if not data:
+            return data
+        text = data.decode(errors="surrogateescape")
+        before = ""
+        if self._key_bytes:
+            before, text = self._after_key(text)
+        is_in_key = self._redactor.masks_secrets and is_in_private_key(text)
+        masked = before + self._redactor.text(text)
+        if is_in_key:
+            self._key_bytes = 1
+            masked += "\n"
+        return masked.encode(errors="surrogateescape")
+
+    def _after_key(self, text: str) -> tuple[str, str]:
+        """Return the text after the private key that began in an earlier piece."""
+        end = end_of_private_key(text)
+        if end >= 0:
+            self._key_bytes = 0
+            return "", text[end:]
+        self._key_bytes += len(text)
+        if self._key_bytes > _KEY_BYTES:
+            self._key_bytes = 0
+        return "", ""

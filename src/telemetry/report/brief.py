@@ -1,10 +1,10 @@
-"""Parts of a report in their short form: alarms, warnings, parameters, and what the run has cost."""
+"""Short parts of a report: alarms, warnings, masked values, parameters, the machine, and the cost of the run."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -15,17 +15,17 @@ from telemetry.common.headline_choice import shown_params
 from telemetry.history.headlines import failures, headline, not_finite
 from telemetry.history.requests import unended
 from telemetry.integrations.capture.capture_log import Signs, not_imported, read_signs
-from telemetry.report.machine import machine_words
-from telemetry.report.masked import masked_words
+from telemetry.redaction import COUNTER, COUNTER_LABEL
+from telemetry.redaction.named import NAMED
 from telemetry.report.requests import late
 from telemetry.report.series import part_s
 from telemetry.report.table import DOT, ReportTable, Section, TableColumn, cut
-from telemetry.wire.collectors import is_of_machine, is_of_surroundings
+from telemetry.wire.collectors import PROCESS_LABEL, is_of_machine, is_of_surroundings
 from telemetry.wire.events import Scalar
 from telemetry.wire.gates import worst
 from telemetry.wire.report import Report
 from telemetry.wire.requests import window_ages
-from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot
+from telemetry.wire.snapshot import CommandFacts, CounterStat, GaugeStat, MetricsSnapshot
 
 _LATE: Final = 0.05
 """Share of late ticks from which they are mentioned, as in the findings."""
@@ -295,3 +295,96 @@ def _cost(snapshot: MetricsSnapshot) -> str:
 def _typed(command: CommandFacts) -> str:
     """Return the command as typed; a long one is shortened."""
     return cut(printable(shlex.join(command.argv)), _COMMAND_COLUMNS)
+
+
+def masked_words(snapshot: MetricsSnapshot) -> str:
+    """Return how many values each rule has masked: `3 github · 1 value with a secret name`. Empty without any."""
+    masked = [stat for stat in snapshot.counters if stat.name == COUNTER and stat.value > 0]
+    return DOT.join(map(_words, sorted(masked, key=lambda stat: (-stat.value, stat.labels.get(COUNTER_LABEL, "")))))
+
+
+def _words(stat: CounterStat) -> str:
+    rule = stat.labels.get(COUNTER_LABEL, "")
+    if rule == NAMED:
+        return number_of(stat.value, "value with a secret name", "values with a secret name")
+    return f"{formatting.count(stat.value)} {printable(rule)}".strip()
+
+
+def masked(snapshot: MetricsSnapshot) -> Section:
+    """Return one line about masked values."""
+    text = masked_words(snapshot)
+    return Section("Masked values", [text] if text else [])
+
+
+_HUNDRED: Final = 100.0
+
+
+def machine_words(report: Report) -> str:
+    """Return CPU and memory of the machine, of the container and of the GPUs.
+
+    Empty without collectors, and for a run that ended before their second sample.
+    """
+    is_known = _named(report, "host.cpu") or _named(report, "gpu.utilization")
+    return DOT.join(_facts(report)) if is_known else ""
+
+
+def _facts(report: Report) -> Iterator[str]:
+    host, container = _named(report, "host.cpu"), _named(report, "container.cpu")
+    several = f" of {number_of(len(host), 'machine')}" if len(host) > 1 else ""
+    yield from _percent(report, f"CPU{several}", host)
+    yield from _memory(report, "memory", "host.memory")
+    if container:
+        yield from _percent(report, "CPU of the container", container)
+    yield from _memory(report, "memory of the container", "container.memory")
+    gpus = _named(report, "gpu.utilization")
+    yield from _percent(report, f"{number_of(len(gpus), 'GPU')}", gpus)
+    yield from _memory(report, "GPU memory", "gpu.memory")
+
+
+def _percent(report: Report, title: str, stats: Sequence[GaugeStat]) -> Iterator[str]:
+    """Yield the mean, if the report has the values over time, and the peak."""
+    peaks = [stat.max for stat in stats if stat.max is not None]
+    if peaks:
+        mean = _mean(report, stats)
+        parts = [f"mean {_whole(mean)}"] if mean is not None else []
+        yield f"{title} {', '.join([*parts, f'peak {_whole(max(peaks))}'])}"
+
+
+def _memory(report: Report, title: str, name: str) -> Iterator[str]:
+    """Yield the peak of the machine or GPU that used the most, and all that it has."""
+    stats = [stat for stat in _named(report, name) if stat.max is not None]
+    if not stats:
+        return
+    fullest = max(stats, key=lambda stat: stat.max or 0.0)
+    share = next((stat for stat in _named(report, f"{name}_percent") if stat.labels == fullest.labels), None)
+    total = ""
+    if share is not None and share.value and fullest.value:
+        total = f" of {formatting.size(_HUNDRED * fullest.value / share.value)}"
+    yield f"{title} peak {formatting.quantity(fullest.max, fullest.unit)}{total}"
+
+
+def _named(report: Report, name: str) -> list[GaugeStat]:
+    """Return the gauges of this name, without those of single programs."""
+    return [
+        stat
+        for stat in report.snapshot.gauges
+        if stat.name == name and stat.value is not None and PROCESS_LABEL not in stat.labels
+    ]
+
+
+def _mean(report: Report, stats: Sequence[GaugeStat]) -> float | None:
+    """Return the mean over time of these gauges together; None if the report has no values over time."""
+    wanted = [(stat.name, stat.labels) for stat in stats]
+    drawn = report.pictures.gauges if report.pictures else []
+    values = [
+        value
+        for gauge in drawn
+        if (gauge.name, gauge.labels) in wanted
+        for value in gauge.values
+        if value is not None
+    ]
+    return sum(values) / len(values) if values else None
+
+
+def _whole(percent: float) -> str:
+    return f"{percent:.0f} %"

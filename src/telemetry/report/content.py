@@ -18,9 +18,9 @@ from telemetry.history.headlines import Headline, headline
 from telemetry.report import brief
 from telemetry.report.accounting import PRODUCERS_SHOWN, losses, producers, troubled
 from telemetry.report.backends import backends
+from telemetry.report.brief import masked
 from telemetry.report.distributions import distributions
 from telemetry.report.gates import gate_lines, tally
-from telemetry.report.masked import masked
 from telemetry.report.nodes import nodes
 from telemetry.report.over_time import busiest, courses, each_over_time
 from telemetry.report.request_summary import request_sections

@@ -24,7 +24,7 @@ from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.history.request_log import RequestLog
 from telemetry.history.request_model import RequestCounts, joined, request_counts, together
 from telemetry.statistics.early_stopping import bound_rank
-from telemetry.statistics.hdr.ranks import parse_percentile
+from telemetry.statistics.hdr.percentiles import parse_percentile
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire import requests as words
 from telemetry.wire.cells import edge

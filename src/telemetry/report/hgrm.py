@@ -27,9 +27,9 @@ from telemetry.common import wording
 from telemetry.common.formatting import printable
 from telemetry.errors import UsageError
 from telemetry.history import RecordedRun, series_id
-from telemetry.history.intervals.digest import Digest
+from telemetry.history.intervals.histograms import Digest
 from telemetry.statistics.hdr.layout import DIGITS, TICK_BITS, Floats, Layout
-from telemetry.statistics.hdr.ranks import parse_percentile, rank
+from telemetry.statistics.hdr.percentiles import parse_percentile, rank
 from telemetry.wire.report import Report, TimeRange
 from telemetry.wire.snapshot import SeriesStat
 from telemetry.wire.units import ticks_per_unit

@@ -1,10 +1,10 @@
-"""Requests in a report: whether all succeeded, how many per second, within which limits, how fast, of what size."""
+"""Requests in a report: success, requests a second, limits, times and their phases, sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from telemetry.common import formatting, wording
 from telemetry.common.formatting import number_of, printable
@@ -13,7 +13,6 @@ from telemetry.errors import UsageError
 from telemetry.history.headlines import all_kinds
 from telemetry.history.rates import Paces, per_second
 from telemetry.history.request_model import RequestCounts, request_counts
-from telemetry.report.request_phases import phases
 from telemetry.report.requests import (
     KINDS_SHOWN,
     conversations,
@@ -315,3 +314,39 @@ def _seconds(report: Report, of: RequestCounts) -> float | None:
     if part is None or latency is None:
         return part
     return Paces(report.snapshot, part).of(latency).seconds
+
+
+class Phase(NamedTuple):
+    """A phase of a request and its mean duration. Means of phases add up, which percentiles do not."""
+
+    name: str
+    mean_ns: float
+
+
+def phases(of: RequestCounts) -> list[Phase]:
+    """Return the phases of completed requests. Empty unless each of them reported its first output.
+
+    The queue is a phase if each of them was planned.
+    """
+    latency, first = _mean_ns(of, words.LATENCY), _mean_ns(of, words.TTFT)
+    if latency is None or first is None or first > latency:
+        return []
+    queue = _mean_ns(of, words.QUEUE_DELAY)
+    waiting = "first token" if of.has_tokens else "first byte"
+    return [
+        *([Phase("queue", queue)] if queue is not None else []),
+        Phase(waiting, first),
+        Phase("receiving", latency - first),
+    ]
+
+
+def _mean_ns(of: RequestCounts, word: str) -> float | None:
+    """Return the mean of a duration that all completed requests have; None for any other."""
+    stat, latency = of.series.get(word), of.series.get(words.LATENCY)
+    if stat is None or stat.mean is None or not stat.count or stat.count != _count(latency):
+        return None
+    return float(stat.mean) * TIME_NS[stat.unit] if stat.unit in TIME_NS else None
+
+
+def _count(stat: SeriesStat | None) -> int:
+    return 0 if stat is None else stat.count

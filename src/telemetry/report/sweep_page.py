@@ -17,8 +17,7 @@ from telemetry.judge.sweeps.params import told, value_text
 from telemetry.judge.sweeps.points import is_number
 from telemetry.judge.sweeps.verdicts import ended, has_failed
 from telemetry.report import sweep as said
-from telemetry.report.html.data import embedded
-from telemetry.report.html.numbers import rounded
+from telemetry.report.html.data import embedded, rounded
 from telemetry.report.html.page import asset, page
 from telemetry.report.html.sections import block, table
 from telemetry.report.table import ReportTable, Section, TableColumn

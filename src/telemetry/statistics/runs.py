@@ -1,11 +1,4 @@
-"""Comparison of two sets of runs with one value per run: how large is the difference, and is it chance?
-
-Runs of one program differ more than the values within a run, so the unit is the run. Differences are ratios, so the
-logarithms are compared if all values are positive. With at least `RANKED_FROM` runs on both sides ranks are
-compared (Mann and Whitney's test, Hodges and Lehmann's estimate): a run that was disturbed by another process then
-counts as one rank, however slow it was. With fewer runs ranks have too little power, and means are compared
-(Welch's test). docs/STATISTICS.md has the measurements of both.
-"""
+"""Comparison of two sets of runs with one value per run, also in pairs, and the noise between identical runs."""
 
 from __future__ import annotations
 
@@ -14,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
-from statistics import NormalDist, fmean, median, variance
+from statistics import NormalDist, fmean, median, stdev, variance
 from typing import Final
 
 import numpy as np
@@ -218,3 +211,112 @@ def _nearly(ranks: Sequence[int], size: int, off: int) -> float:
     if not sigma:
         return 1.0
     return min(math.erfc(max(off - 1.0, 0.0) / sigma / math.sqrt(2.0)), 1.0)
+
+
+_TRIMMED_OF: Final = 5
+"""Divisor: at each end, one pair in five is left out."""
+_quantile: Final = lru_cache(64)(t_quantile)
+
+
+def paired_difference(
+    before: Sequence[float], after: Sequence[float], confidence: float = 0.95
+) -> Difference | None:
+    """Return `after / before - 1` from pairs `before[i], after[i]`.
+
+    The result is the trimmed mean of the logarithms of the ratios. Return None with fewer than 2 pairs, or if a
+    value is not positive. If all pairs are equal, the interval is a point. Raises ValueError unless both sides have
+    the same length.
+    """
+    if len(before) != len(after):
+        raise ValueError(f"{len(before)} values can't be pairs with {len(after)}")
+    if len(before) < 2 or min(*before, *after) <= 0:
+        return None
+    logs = sorted(math.log(new) - math.log(old) for old, new in zip(before, after, strict=True))
+    cut = len(logs) // _TRIMMED_OF
+    kept = logs[cut : len(logs) - cut]
+    middle, error = fmean(kept), _standard_error(logs, cut)
+    freedom = len(kept) - 1
+    reach = _quantile(0.5 + confidence / 2, freedom) * error
+    statistic = middle / error if error else math.copysign(math.inf, middle) if middle else 0.0
+    typical = [_typical(side, cut) for side in (before, after)]
+    return Difference(
+        ratio=relative(middle),
+        low=relative(middle - reach),
+        high=relative(middle + reach),
+        p_value=t_two_sided(statistic, freedom),
+        before=typical[0],
+        after=typical[1],
+    )
+
+
+def _standard_error(logs: Sequence[float], cut: int) -> float:
+    """Return the standard error of the trimmed mean.
+
+    It is based on the deviation after the ends were moved to the outermost kept values.
+    """
+    drawn_in = [*[logs[cut]] * cut, *logs[cut : len(logs) - cut], *[logs[-cut - 1]] * cut]
+    kept = len(logs) - 2 * cut
+    return stdev(drawn_in) * math.sqrt((len(logs) - 1) / (kept * (kept - 1)))
+
+
+def _typical(values: Sequence[float], cut: int) -> float:
+    """Return the trimmed geometric mean of one side."""
+    return math.exp(fmean(math.log(value) for value in sorted(values)[cut : len(values) - cut]))
+
+
+_ENOUGH: Final = 2
+"""Minimum number of runs for a standard deviation."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunNoise:
+    """The spread of a figure between identical runs. Differences are fractions of the first side."""
+
+    spread: float
+    """Standard deviation of the logarithms; unless it is `of_ratios`, of the values as a fraction of their mean."""
+    runs: int
+    of_ratios: bool
+
+    def p_value(self, difference: float, sizes: tuple[int, int]) -> float:
+        """Return how often identical runs, `sizes` of them on each side, differ by at least so much."""
+        apart = difference
+        if self.of_ratios:
+            apart = math.log1p(difference) if difference > -1 else -math.inf
+        error = self._error(sizes)
+        if not error or math.isinf(apart):
+            return 0.0 if apart else 1.0
+        return t_two_sided(apart / error, self.runs - 1)
+
+    def limits(self, sizes: tuple[int, int], confidence: float) -> tuple[float, float]:
+        """Return the largest fall and the largest rise between identical runs, with this confidence."""
+        reach = t_quantile(0.5 + confidence / 2, self.runs - 1) * self._error(sizes)
+        return self._difference(-reach), self._difference(reach)
+
+    def detectable(self, runs: int, confidence: float, power: float) -> float:
+        """Return the smallest rise that a comparison of so many runs per side finds with the probability `power`.
+
+        It holds for a single figure, without pairs. Raises ValueError for less than 2 runs.
+        """
+        if runs < _ENOUGH:
+            raise ValueError(f"{runs} run per side detects no difference")
+        freedom = 2 * runs - 2
+        reach = t_quantile(0.5 + confidence / 2, freedom) + t_quantile(power, freedom)
+        return self._difference(reach * self._error((runs, runs)))
+
+    def _error(self, sizes: tuple[int, int]) -> float:
+        return self.spread * math.sqrt(sum(1 / size for size in sizes))
+
+    def _difference(self, reach: float) -> float:
+        return relative(reach) if self.of_ratios else reach
+
+
+def run_noise(values: Sequence[float]) -> RunNoise | None:
+    """Return the noise between runs with these values; None for less than 2 runs, and for a mean of 0."""
+    if len(values) < _ENOUGH:
+        return None
+    if min(values) > 0:
+        return RunNoise(stdev(map(math.log, values)), len(values), of_ratios=True)
+    largest = max(map(abs, values)) or 1.0
+    parts = [value / largest for value in values]
+    middle = fmean(parts)
+    return RunNoise(stdev(parts) / abs(middle), len(values), of_ratios=False) if middle else None

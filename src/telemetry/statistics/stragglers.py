@@ -28,8 +28,7 @@ from telemetry.statistics.recurrence import (
     number_of_tests,
     tail,
 )
-from telemetry.statistics.step_windows import StepTimes, Values, Window, costs
-from telemetry.statistics.window_map import WindowMap
+from telemetry.statistics.step_windows import StepTimes, Values, Window, WindowMap, costs
 
 CONFIDENCE: Final = 0.99
 """Probability that no rank is named in a run without a straggler."""

@@ -27,7 +27,7 @@ from telemetry.errors import RunDirectoryError
 from telemetry.store.append_file import AppendFile, Buffer, describe
 from telemetry.store.atomic import sync_directory
 from telemetry.store.framing import SEGMENT_HEADER_BYTES, Kind, SegmentReader, frame, segment_header
-from telemetry.wire.frames import EVENTS
+from telemetry.wire.codec import EVENTS
 
 MAGIC: Final = b"tmjrnl\r\n"
 BATCH: Final = 1

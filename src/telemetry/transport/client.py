@@ -12,10 +12,20 @@ from msgspec.structs import replace
 from telemetry import limits
 from telemetry.errors import EndpointError, ProtocolError, TelemetryError
 from telemetry.transport import sockets
-from telemetry.transport.closing import Closing
 from telemetry.transport.handshake import Handshakes
+from telemetry.transport.sockets import Closing
 from telemetry.wire.codec import Malformed, control_head, decode_response, encode_control
-from telemetry.wire.control import PUSHED, Error, Hello, Request, Response, Welcome
+from telemetry.wire.control import (
+    PUSHED,
+    Error,
+    GetMembers,
+    Hello,
+    MemberFacts,
+    Members,
+    Request,
+    Response,
+    Welcome,
+)
 from telemetry.wire.version import PROTOCOL, may_talk
 
 _LINGER_MS: Final = 200
@@ -128,3 +138,16 @@ def _checked(response: Response) -> Response:
     if isinstance(response, Error):
         raise ProtocolError(response.message, hint=response.code.replace("_", " "))
     return response
+
+
+def ask_members(endpoint: str, node: str, timeout_s: float = limits.CONTROL_TIMEOUT_S) -> list[MemberFacts]:
+    """Return the producers of a node, as its leaf knows them.
+
+    `node` is the name of the node or the run id of its leaf. Raises EndpointError if the aggregator does not
+    answer, ProtocolError if it does not know the node or the request.
+    """
+    with ControlClient(endpoint) as client:
+        answer = client.request(GetMembers(node=node), timeout_s)
+    if not isinstance(answer, Members):
+        raise ProtocolError(f"{endpoint} answered members with {type(answer).__name__}")
+    return answer.members

@@ -23,7 +23,7 @@ from telemetry.transport.endpoints import (
     with_key,
 )
 from telemetry.transport.sockets import SocketKind, ZmqSocket
-from telemetry.wire import frames
+from telemetry.wire import codec
 
 if TYPE_CHECKING:
     from telemetry.transport.keys import KeyFolder
@@ -205,7 +205,7 @@ class Hub:
             self._locks.append(_PathLock(path, endpoint))
         socket = sockets.make_socket(self._context, kind, _LINGER_MS)
         if kind is sockets.EVENTS_IN:
-            socket.subscribe(frames.EVENTS)
+            socket.subscribe(codec.EVENTS)
         sockets.allow_ipv6(socket, endpoint)
         if self._gate is not None and is_tcp(endpoint):
             self._gate.protect(socket)

@@ -12,9 +12,9 @@ from telemetry import limits
 from telemetry.errors import EndpointError, ProtocolError, TelemetryError
 from telemetry.transport import sockets
 from telemetry.transport.client import ControlClient, check_welcome
-from telemetry.transport.closing import Closing
 from telemetry.transport.endpoints import refuses, seen_from
-from telemetry.wire import frames
+from telemetry.transport.sockets import Closing
+from telemetry.wire import codec
 from telemetry.wire.codec import Malformed, decode_stream_record
 from telemetry.wire.control import Catchup, CaughtUp, Hello, Ping, Pong
 from telemetry.wire.events import StreamRecord
@@ -61,7 +61,7 @@ class RecordStream(Closing):
             welcome = check_welcome(self._control.request(Hello(mono_ns=time.monotonic_ns()), timeout_s), endpoint)
             kind = (zmq.SUB, {zmq.MAXMSGSIZE: limits.FRAME_BYTES_HARD, zmq.RCVHWM: limits.RECORD_SNDHWM})
             self._socket = sockets.make_socket(self._context, kind, 0)
-            self._socket.subscribe(frames.RECORDS)
+            self._socket.subscribe(codec.RECORDS)
             sockets.connect(self._socket, seen_from(welcome.records, endpoint))
             self._catch_up()
             self._over = welcome.state in TERMINAL

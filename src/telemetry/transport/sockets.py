@@ -1,8 +1,9 @@
-"""The options of each kind of socket. All are set before bind or connect: later they would have no effect."""
+"""The options of each kind of socket, set before bind or connect: later they would have no effect."""
 
 from __future__ import annotations
 
-from typing import Final
+from types import TracebackType
+from typing import Final, NamedTuple, Self
 
 import zmq
 
@@ -102,3 +103,31 @@ def _encrypt(socket: ZmqSocket, key: str) -> None:
     socket.setsockopt(zmq.CURVE_SERVERKEY, folder.resolve(key))
     socket.setsockopt(zmq.CURVE_PUBLICKEY, own.public)
     socket.setsockopt(zmq.CURVE_SECRETKEY, own.secret)
+
+
+class Closing:
+    """A base of classes with a `close` method: `with` calls it at the end of the block."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release all resources. Can be called twice."""
+        raise NotImplementedError
+
+
+class ZmqFacts(NamedTuple):
+    pyzmq: str
+    libzmq: str
+    ipc: bool
+    curve: bool
+
+
+def zmq_facts() -> ZmqFacts:
+    """Return versions and capabilities, without opening a socket."""
+    return ZmqFacts(zmq.pyzmq_version(), zmq.zmq_version(), bool(zmq.has("ipc")), bool(zmq.has("curve")))

@@ -29,17 +29,14 @@ from telemetry.tui.model import export as parts
 from telemetry.tui.model import nodes, overview
 from telemetry.tui.model.scene import Baseline, Opened, Scene, SeriesId, ValuesOverTime, View
 from telemetry.tui.opening import Opening
-from telemetry.tui.screens.choose import ChooseScreen
-from telemetry.tui.screens.confirm import ConfirmScreen
+from telemetry.tui.screens.base import FilteringScreen, FilterLine, TablesScreen, ValuesTable
 from telemetry.tui.screens.curve import CurveScreen
-from telemetry.tui.screens.filter import FilteringScreen, FilterLine
-from telemetry.tui.screens.help import HelpScreen
+from telemetry.tui.screens.dialogs import ChooseScreen, ConfirmScreen, HelpScreen
 from telemetry.tui.screens.overview import OverviewScreen
 from telemetry.tui.screens.producers import ProducersScreen
 from telemetry.tui.screens.series import SeriesScreen
 from telemetry.tui.screens.spans import SpansScreen
 from telemetry.tui.screens.steps import StepsScreen
-from telemetry.tui.screens.tables import TablesScreen, ValuesTable
 from telemetry.tui.tabs import TABS
 from telemetry.tui.widgets.grid_view import GridView
 

@@ -1,8 +1,4 @@
-"""The only encoders and decoders. Decoding raises `Malformed` for any bytes that can't be read.
-
-Both sides ignore trailing fields and map keys they don't know. A message that can't be read is searched for its
-version: a peer of another major version gets an error that names the version.
-"""
+"""Frames, and the only encoders and decoders. Decoding raises `Malformed` for any bytes that can't be read."""
 
 from __future__ import annotations
 
@@ -15,7 +11,6 @@ from msgspec import Meta, Raw, Struct
 from msgspec.structs import asdict
 
 from telemetry import limits
-from telemetry.wire import frames
 from telemetry.wire import rows as wire_rows
 from telemetry.wire.control import Request, Response
 from telemetry.wire.drop_reasons import Reason
@@ -114,8 +109,8 @@ def carriable(text: str) -> str:
 
 def encode_batch(batch: OutgoingBatch) -> bytearray:
     """Encode one `ev/1` frame. Raises OverflowError or UnicodeEncodeError for values that msgpack can't carry."""
-    frame = bytearray(frames.EVENTS)
-    _ENCODER.encode_into(batch, frame, frames.TOPIC_BYTES)
+    frame = bytearray(EVENTS)
+    _ENCODER.encode_into(batch, frame, TOPIC_BYTES)
     return frame
 
 
@@ -126,7 +121,7 @@ def decode_batch(frame: _Bytes, find_rows: wire_rows.Finder = wire_rows.find) ->
     """
     if len(frame) > limits.FRAME_BYTES:
         raise Malformed(Reason.FRAME_TOO_LARGE, f"{len(frame)} bytes")
-    payload = _payload(frame, frames.EVENTS)
+    payload = _payload(frame, EVENTS)
     batch = _with_rows_unread(frame, find_rows) if isinstance(frame, bytes) else None
     try:
         batch = batch or _with_rows(_BATCH.decode(payload))
@@ -142,11 +137,11 @@ def _with_rows_unread(frame: bytes, find_rows: wire_rows.Finder) -> EventBatch |
 
     Return None if it doesn't, or if those bytes are inside or behind its field `rows`.
     """
-    rows = wire_rows.at_end(frame, frames.TOPIC_BYTES, find_rows)
-    if rows is None or frame[frames.TOPIC_BYTES] != _BATCH_HEAD:
+    rows = wire_rows.at_end(frame, TOPIC_BYTES, find_rows)
+    if rows is None or frame[TOPIC_BYTES] != _BATCH_HEAD:
         return None
     try:
-        batch = _BATCH.decode(frame[frames.TOPIC_BYTES : -len(rows.data)] + _NO_ROWS)
+        batch = _BATCH.decode(frame[TOPIC_BYTES : -len(rows.data)] + _NO_ROWS)
     except BAD_INPUT:
         return None
     return _with_rows(batch, rows) if bytes(batch.rows) == _NO_ROWS else None
@@ -189,12 +184,12 @@ def record_tag(raw: Raw | bytes) -> str:
 
 def encode_snapshot(snapshot: MetricsSnapshot) -> bytes:
     """Encode one `sn/1` frame."""
-    return frames.SNAPSHOTS + _ENCODER.encode(snapshot)
+    return SNAPSHOTS + _ENCODER.encode(snapshot)
 
 
 def decode_snapshot(frame: _Bytes) -> MetricsSnapshot:
     """Decode one `sn/1` frame."""
-    payload = _payload(frame, frames.SNAPSHOTS)
+    payload = _payload(frame, SNAPSHOTS)
     try:
         snapshot = _SNAPSHOT.decode(payload)
     except BAD_INPUT as error:
@@ -206,12 +201,12 @@ def decode_snapshot(frame: _Bytes) -> MetricsSnapshot:
 
 def encode_stream_record(record: StreamRecord) -> bytes:
     """Encode one `rec/1` frame."""
-    return frames.RECORDS + _ENCODER.encode(record)
+    return RECORDS + _ENCODER.encode(record)
 
 
 def decode_stream_record(frame: _Bytes) -> StreamRecord:
     """Decode one `rec/1` frame."""
-    payload = _payload(frame, frames.RECORDS)
+    payload = _payload(frame, RECORDS)
     try:
         record = _STREAM.decode(payload)
     except BAD_INPUT as error:
@@ -348,9 +343,9 @@ def check_numbers(document: Any) -> None:
 
 
 def _payload(frame: _Bytes, topic: bytes) -> memoryview:
-    if not frames.has_topic(frame, topic):
-        raise Malformed(Reason.WRONG_TOPIC, repr(bytes(frame[: frames.TOPIC_BYTES])))
-    return frames.payload(frame)
+    if not has_topic(frame, topic):
+        raise Malformed(Reason.WRONG_TOPIC, repr(bytes(frame[:TOPIC_BYTES])))
+    return payload(frame)
 
 
 def _decode_control(decoder: msgspec.msgpack.Decoder[_T], data: _Bytes) -> _T:
@@ -391,3 +386,28 @@ def _map_version(payload: memoryview) -> Version | None:
         return _MAP_HEAD.decode(payload).protocol
     except BAD_INPUT:
         return None
+
+
+TOPIC_BYTES: Final = 8
+
+
+def topic(name: str) -> bytes:
+    """Return the fixed-width prefix for a topic name of at most 8 ASCII characters."""
+    raw = name.encode("ascii")
+    if len(raw) > TOPIC_BYTES:
+        raise ValueError(f"topic {name!r} is longer than {TOPIC_BYTES} bytes")
+    return raw.ljust(TOPIC_BYTES, b"\0")
+
+
+EVENTS: Final = topic("ev/1")
+SNAPSHOTS: Final = topic("sn/1")
+RECORDS: Final = topic("rec/1")
+
+
+def has_topic(frame: bytes | bytearray | memoryview, expected: bytes) -> bool:
+    return bytes(frame[:TOPIC_BYTES]) == expected
+
+
+def payload(frame: bytes | bytearray | memoryview) -> memoryview:
+    """Return the bytes after the topic, without a copy."""
+    return memoryview(frame)[TOPIC_BYTES:]

@@ -12,7 +12,7 @@ from msgspec import Meta, Raw, Struct
 
 from telemetry import limits
 from telemetry.wire.events import Digits, Drops, Name, Natural, ProducerId, RunId, Step, StreamRecord, Text
-from telemetry.wire.search import Found, Search
+from telemetry.wire.nodes import Found, Search
 from telemetry.wire.snapshot import BackendStat, CommandFacts, MetricsSnapshot, State
 from telemetry.wire.version import PROTOCOL, Version
 

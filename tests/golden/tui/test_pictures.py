@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 from telemetry.testing.clock import FakeClock
 from telemetry.tui.app import Cockpit
 from telemetry.tui.feed.news import CommandOutput, MembersOf, NewSnapshot, Trouble
-from telemetry.tui.screens.filter import FilterLine
+from telemetry.tui.screens.base import FilterLine
 from telemetry.wire.snapshot import MetricsSnapshot
 
 SMALL, LARGE = (80, 24), (160, 48)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from telemetry.aggregator import Aggregator, AggregatorConfig
-from telemetry.aggregator.applied_rows import AppliedRows
+from telemetry.aggregator.batch_rows import AppliedRows
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.control import Hello

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from telemetry.aggregator.batch_group import RUN_TIMES, BatchGroup, RowRange, wall_ns
+from telemetry.aggregator.batch_rows import RUN_TIMES, BatchGroup, RowRange, wall_ns
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.producers.book import ProducerBook
 from telemetry.aggregator.producers.producer import Producer
-from telemetry.aggregator.routes import UNKNOWN
-from telemetry.aggregator.rows import Rows, shift_ids
+from telemetry.aggregator.rows import UNKNOWN, Rows, shift_ids
 
 LATE = (1 << 63) - 1
 NOW = 1_000_000

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from telemetry.aggregator import Aggregator, AggregatorConfig, usual_rows
+from telemetry.aggregator.checkpoint import encode, save
 from telemetry.aggregator.series import group
 from telemetry.aggregator.series.table import SeriesTable
-from telemetry.aggregator.state import encode, save
 from telemetry.statistics.hdr.layout import Layout
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS, WALL_NS

@@ -7,9 +7,9 @@ import pytest
 from msgspec import msgpack
 
 from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts, usual_rows
+from telemetry.aggregator.checkpoint import encode, load, save
 from telemetry.aggregator.counters import CounterTable
 from telemetry.aggregator.event_times import EventTimes
-from telemetry.aggregator.state import encode, load, save
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS, WALL_NS
 from telemetry.wire.events import Define

@@ -7,13 +7,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from telemetry.aggregator.batch_group import BatchGroup, KindRows, RowRange
+from telemetry.aggregator.batch_rows import BatchGroup, KindRows, PendingRows, RowRange, slot_of
 from telemetry.aggregator.config import AggregatorConfig
-from telemetry.aggregator.pending_rows import PendingRows, slot_of
 from telemetry.aggregator.producers.book import ProducerBook
 from telemetry.aggregator.producers.producer import Producer
-from telemetry.aggregator.routes import INDEX_BITS, KIND_CODES, Routes
-from telemetry.aggregator.rows import Rows
+from telemetry.aggregator.rows import INDEX_BITS, KIND_CODES, Routes, Rows
 
 NOW_NS = 10**18
 COUNTER = KIND_CODES["counter"]

@@ -11,20 +11,20 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from telemetry import limits
+from telemetry.aggregator.budgets import RecordBudget, line_bytes
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.counters import CounterTable
 from telemetry.aggregator.gauges import GaugeTable
 from telemetry.aggregator.nodes.incoming import IncomingIntervals
-from telemetry.aggregator.nodes.leaf_records import NodeReader
 from telemetry.aggregator.nodes.members import NodeMembers
+from telemetry.aggregator.nodes.root_side import NodeReader
 from telemetry.aggregator.notes import Notes
 from telemetry.aggregator.producers.book import ProducerBook
 from telemetry.aggregator.producers.producer import Producer
-from telemetry.aggregator.record_budget import RecordBudget, line_bytes
 from telemetry.aggregator.records import RecordReader, StreamedRecord, count_events, definition_id
 from telemetry.aggregator.registry import Registry
 from telemetry.aggregator.request_log import RequestLogIntake
-from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN, route
+from telemetry.aggregator.rows import CONFLICT, INVALID, UNKNOWN, route
 from telemetry.aggregator.run_clock import RunClock
 from telemetry.aggregator.series.extents import Extents
 from telemetry.aggregator.series.table import SeriesTable

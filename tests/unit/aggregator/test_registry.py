@@ -6,7 +6,7 @@ import pytest
 
 from telemetry import limits
 from telemetry.aggregator.registry import OVERFLOW, DefinedInstrument, InstrumentBounds, Registry
-from telemetry.aggregator.routes import CONFLICT, INVALID, UNKNOWN, route
+from telemetry.aggregator.rows import CONFLICT, INVALID, UNKNOWN, route
 from telemetry.errors import InstrumentError
 from telemetry.wire.events import Kind
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from telemetry.aggregator.routes import CONFLICT, INDEX_BITS, INVALID, KIND_CODES, MALFORMED, UNKNOWN, route
+from telemetry.aggregator.rows import CONFLICT, INDEX_BITS, INVALID, KIND_CODES, MALFORMED, UNKNOWN, route
 from telemetry.wire.events import KINDS
 
 

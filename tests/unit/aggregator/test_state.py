@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
-from telemetry.aggregator.state import PART, PARTS, ArrayColumn, encode, load, save
+from telemetry.aggregator.checkpoint import PART, PARTS, ArrayColumn, encode, load, save
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS as T
 from telemetry.testing.builders import WALL_NS

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
-from telemetry.aggregator.state import encode, load, save
+from telemetry.aggregator.checkpoint import encode, load, save
 from telemetry.aggregator.text_queue import TextQueue
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS, WALL_NS

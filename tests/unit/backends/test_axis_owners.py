@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.backends.axis_owners import AxisOwners
+from telemetry.backends.naming import AxisOwners
 
 
 def test_the_first_axis_has_the_name(tmp_path: Path) -> None:

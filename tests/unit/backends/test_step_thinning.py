@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from telemetry.backends.items import Item, Step
-from telemetry.backends.step_thinning import Thinning
+from telemetry.backends.sources.open import Thinning
 
 
 def step(number: int, record: int | None = None, axis: str = "train", revision: int = 0) -> Step:

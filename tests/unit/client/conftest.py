@@ -14,7 +14,7 @@ from telemetry.client.recorders import Recorders, Rows
 from telemetry.client.requests.kind import Requests
 from telemetry.client.requests.kinds import Kinds, Tracking
 from telemetry.client.sending.outbox import Outbox
-from telemetry.client.tally import Tally
+from telemetry.client.signal_safe import Tally
 from telemetry.testing.clock import FakeClock
 from telemetry.wire import rows
 from telemetry.wire.codec import decode_batch, decode_record, record_tag

@@ -12,7 +12,7 @@ from telemetry import limits
 from telemetry.client.catalog import NO_ID, Catalog
 from telemetry.client.instruments import Counter, Gauge, Series
 from telemetry.client.native_recorders import build_recorders
-from telemetry.client.tally import Tally
+from telemetry.client.signal_safe import Tally
 from telemetry.errors import InstrumentError
 from telemetry.wire.codec import decode_record
 from telemetry.wire.events import Define

@@ -7,7 +7,7 @@ import pytest
 from telemetry.client.catalog import Catalog
 from telemetry.client.instruments import Counter, Gauge, Series
 from telemetry.client.recorders import Recorders, python_recorders
-from telemetry.client.tally import Tally
+from telemetry.client.signal_safe import Tally
 from telemetry.errors import InstrumentError
 
 

@@ -10,7 +10,7 @@ from types import FrameType
 
 import pytest
 
-from telemetry.client.locked import Locked
+from telemetry.client.signal_safe import Locked
 from telemetry.client.step_axes import StepAxes
 from telemetry.integrations.tensorboard.values import WriterNames
 from telemetry.integrations.wandb.rules import LoggedRows

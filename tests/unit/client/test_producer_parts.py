@@ -8,9 +8,8 @@ from typing import Any, cast
 import pytest
 
 from telemetry.client.catalog import Catalog
-from telemetry.client.descriptor_reserve import DescriptorReserve
 from telemetry.client.native_recorders import build_recorders
-from telemetry.client.producer_parts import connect, make_outbox, record_into, row_bound
+from telemetry.client.producer_parts import DescriptorReserve, connect, make_outbox, record_into, row_bound
 from telemetry.client.recorders import Recorders
 from telemetry.client.sending.flusher import Flusher
 from telemetry.config import EmitConfig

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from telemetry.client.recorders import Recorders, Rows, blocking_extend, checked_ns, python_recorders
-from telemetry.client.tally import Tally
+from telemetry.client.signal_safe import Tally
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from telemetry.client.tally import Tally
+from telemetry.client.signal_safe import Tally
 
 
 def test_every_hit_counts_and_looking_does_not() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from telemetry.client import timing
-from telemetry.client.timing import BlockTimer
+from telemetry.client import instruments
+from telemetry.client.instruments import BlockTimer
 
 
 class Stopwatch:
@@ -33,7 +33,7 @@ class Stopwatch:
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Stopwatch:
     made = Stopwatch()
-    monkeypatch.setattr(timing, "_now", lambda: made.now_ns)
+    monkeypatch.setattr(instruments, "_now", lambda: made.now_ns)
     return made
 
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from telemetry.aggregator import Aggregator, AggregatorConfig
-from telemetry.daemon.search_channel import SearchChannel
+from telemetry.daemon.node_search import SearchChannel
 from telemetry.daemon.upstream.search import LeafSearch
 from telemetry.store.journal import JournalWriter
 from telemetry.testing import frame
 from telemetry.wire.codec import decode_batch, decode_request, decode_response, encode_control
 from telemetry.wire.control import Error, Hello, Noted, Request
 from telemetry.wire.events import Define
-from telemetry.wire.search import Found, Search
+from telemetry.wire.nodes import Found, Search
 
 KEYS = ("50", "90", "99.9")
 NOW_NS = 1_000_000_000_000

@@ -15,7 +15,7 @@ from telemetry.daemon.service import Service
 from telemetry.store.journal import BATCH, JournalReader
 from telemetry.store.records import RecordLog
 from telemetry.testing.builders import frame
-from telemetry.wire import frames
+from telemetry.wire.codec import EVENTS
 from telemetry.wire.control import Barrier, BarrierReached, GetStatus, Status
 from telemetry.wire.events import Count, Define, Mark, Sample
 from telemetry.wire.snapshot import MetricsSnapshot
@@ -31,7 +31,7 @@ def test_what_is_applied_is_in_the_journal_and_nothing_else(make_service: Any) -
     service = make_service()
     first = frame("p", 0, 0, records=[Count("n", 2.0), Mark("m")])
     second = frame("p", 1, 2, records=[Sample("s", 1.5)])
-    service.feed.ingest.take([first, b"noise", second, first, frames.EVENTS + b"\xc1"])
+    service.feed.ingest.take([first, b"noise", second, first, EVENTS + b"\xc1"])
     service.feed.ingest.take([])
     assert journaled(service) == [first, second]
     assert [record.record for record in RecordLog(service.parts.directory.records).read(0, 10)] == [Mark("m")]

@@ -13,14 +13,14 @@ from msgspec.structs import replace
 from tests.unit.daemon.nodes_of_a_root import NOW_NS, SECOND_NS, Place, order_statistics
 
 from telemetry import limits
-from telemetry.aggregator.exact import node_answer
-from telemetry.daemon import exact_percentiles, node_values
+from telemetry.aggregator.exact import node_search
+from telemetry.daemon import exact_percentiles
+from telemetry.daemon import node_search as daemon_search
 from telemetry.daemon.exact_percentiles import Refinement, Refiner, another_may_succeed
-from telemetry.daemon.node_values import first_reasons
+from telemetry.daemon.node_search import first_reasons
 from telemetry.daemon.upstream import search as leaf_side
 from telemetry.wire.control import End
-from telemetry.wire.nodes import NodeAccount
-from telemetry.wire.search import Found, FoundValues, Search
+from telemetry.wire.nodes import Found, FoundValues, NodeAccount, Search
 from telemetry.wire.snapshot import Accounting
 
 WaitUntil = Callable[..., Any]
@@ -81,7 +81,7 @@ def make_run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short times, for tests in which messages are lost."""
-    monkeypatch.setattr(node_values, "_ASK_AGAIN_S", 0.05)
+    monkeypatch.setattr(daemon_search, "_ASK_AGAIN_S", 0.05)
     for name, seconds in (("_AGAIN_S", 0.05), ("_BUSY_S", 0.01), ("_ALIVE_S", 0.02), ("_BOOKS_S", 0.2)):
         monkeypatch.setattr(leaf_side, name, seconds)
 
@@ -273,7 +273,7 @@ def test_lost_confirmations_count_no_value_twice(
     make_run: Callable[..., Run], wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The root has the part, and the leaf sends it again."""
-    monkeypatch.setattr(node_answer, "_VALUES_A_PART", 30)
+    monkeypatch.setattr(node_search, "_VALUES_A_PART", 30)
     run = make_run()
     leaf = run.leaves[0]
     take, seen = leaf.search.take, set()
@@ -501,7 +501,7 @@ def test_a_leaf_that_was_silent_before_the_search_gets_little_time(
 ) -> None:
     """An ended leaf gives a sign of life four times a second. One that answers after all has all the time."""
     monkeypatch.setattr(limits, "SEARCH_SILENT_S", 1_000.0)
-    monkeypatch.setattr(node_values, "_QUIET_S", 0.3)
+    monkeypatch.setattr(daemon_search, "_QUIET_S", 0.3)
     run = make_run()
     for leaf in run.leaves:
         run.root.aggregator.end(End(producer=leaf.name, batches=1, emitted=1), NOW_NS)

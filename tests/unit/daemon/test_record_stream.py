@@ -9,7 +9,7 @@ import zmq
 from telemetry.aggregator import StreamedRecord
 from telemetry.daemon.record_stream import RecordPublisher
 from telemetry.store.records import RecordLog
-from telemetry.wire import frames
+from telemetry.wire import codec
 from telemetry.wire.codec import decode_stream_record
 from telemetry.wire.events import Mark, StreamRecord
 
@@ -20,7 +20,7 @@ def test_records_are_numbered_logged_and_published(make_service: Any) -> None:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     with context, context.socket(zmq.SUB) as reader:
         reader.setsockopt(zmq.RCVTIMEO, 100)
-        reader.subscribe(frames.RECORDS)
+        reader.subscribe(codec.RECORDS)
         reader.connect(parts.hub.endpoints.records)
         stream = RecordPublisher("r1", parts.records, parts.hub)
         heard: list[StreamRecord] = []

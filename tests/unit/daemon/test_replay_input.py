@@ -13,7 +13,7 @@ from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig
 from telemetry.daemon.cost import CostMeter
 from telemetry.daemon.numbers import Numbers
-from telemetry.daemon.recovery.losses import journal_losses
+from telemetry.daemon.recovery.backfill import journal_losses
 from telemetry.daemon.recovery.rebuild import Fold
 from telemetry.daemon.replay import ClosedIngress, Playback
 from telemetry.daemon.run_status import RunStatus

@@ -17,7 +17,7 @@ from telemetry.judge.gates.parser import parse
 from telemetry.judge.gates.run_evidence import evidence_of
 from telemetry.report.distributions import between, distributions
 from telemetry.report.html import render_html
-from telemetry.statistics.hdr.ranks import parse_percentile, rank
+from telemetry.statistics.hdr.percentiles import parse_percentile, rank
 from telemetry.wire.events import Bins
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import Accounting, CounterStat, MetricsSnapshot, SeriesStat

@@ -17,7 +17,7 @@ from telemetry.history.early_stopping import early_ranks, early_stops
 from telemetry.history.run import RecordedRun
 from telemetry.report import render
 from telemetry.statistics.early_stopping import bound_rank, samples_needed
-from telemetry.statistics.hdr.ranks import Ratio
+from telemetry.statistics.hdr.percentiles import Ratio
 from telemetry.wire.cells import cell, edge
 from telemetry.wire.events import Define
 from telemetry.wire.report import EarlyRule, EarlyStop

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from telemetry.history.fair_rates import Activity, RateSteps
-from telemetry.history.rates import Paces
+from telemetry.history.rates import Activity, Paces, RateSteps
 from telemetry.wire.snapshot import CounterStat, MetricsSnapshot
 
 SECOND = 10**9

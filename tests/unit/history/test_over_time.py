@@ -6,8 +6,8 @@ import pytest
 
 from telemetry.errors import UsageError
 from telemetry.history import over_time
+from telemetry.history.interval_sums import RangeTotals
 from telemetry.history.over_time import OverTime, busiest, check_points, check_step, shown, step_for
-from telemetry.history.range_totals import RangeTotals
 from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
 
 

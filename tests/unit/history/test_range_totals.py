@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from telemetry.history.range_totals import RangeTotals
+from telemetry.history.interval_sums import RangeTotals
 
 
 def test_an_empty_window() -> None:

@@ -11,9 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from telemetry.history import request_log
-from telemetry.history.concurrency import LOG_BYTES
+from telemetry.history.concurrency import LOG_BYTES, slots_of, with_slots
 from telemetry.history.request_log import LoggedRequest, RequestLogFacts
-from telemetry.history.request_slots import slots_of, with_slots
 from telemetry.wire.pictures import Pictures
 from telemetry.wire.report import Report, RequestFigures
 from telemetry.wire.request_log import RequestEntry

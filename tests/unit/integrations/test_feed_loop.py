@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from telemetry import limits
-from telemetry.integrations.feed_loop import Ending, FeedLoop
+from telemetry.integrations.feeds import Ending, FeedLoop
 
 
 class Script:

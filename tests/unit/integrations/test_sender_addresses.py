@@ -11,8 +11,13 @@ import pytest
 
 from telemetry import limits
 from telemetry.errors import EndpointError
-from telemetry.integrations.sender_addresses import SendersOfCommand, await_listening, is_pattern, listening
-from telemetry.integrations.socket_owners import CommandProcesses
+from telemetry.integrations.sender_addresses import (
+    CommandProcesses,
+    SendersOfCommand,
+    await_listening,
+    is_pattern,
+    listening,
+)
 
 
 class Sockets:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.integrations.socket_owners import CommandProcesses, listener
+from telemetry.integrations.sender_addresses import CommandProcesses, listener
 
 VARIABLE = "TELEMETRY_ENDPOINT"
 WAITS = "import os, sys; print(os.getpid(), flush=True); sys.stdin.read()"

@@ -16,8 +16,7 @@ from telemetry.client import run as run_module
 from telemetry.client import start
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.integrations import torchrun
-from telemetry.integrations.torchrun.agent import Agent, message_of
-from telemetry.integrations.torchrun.metrics import MetricRecorders, worker_labels
+from telemetry.integrations.torchrun.metrics import Agent, MetricRecorders, message_of, worker_labels
 from telemetry.testing.aggregator import FakeAggregator, Heard
 from telemetry.wire.events import Mark
 

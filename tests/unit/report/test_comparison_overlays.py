@@ -11,7 +11,7 @@ from tests.unit.report.test_comparison import sample
 
 from telemetry.judge.compare import Comparison, MetricResult, Overlay, OverlayLine
 from telemetry.report import render_as
-from telemetry.report.comparison_overlays import overlay_sections
+from telemetry.report.comparison_page import overlay_sections
 
 
 def line(run_id: str, values: list[float | None], *, after: bool = False, step: float = 1.0) -> OverlayLine:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from telemetry.report.glossary import explanation
-from telemetry.report.html.help import question
+from telemetry.report.html.help import explanation, question
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ from hdrh.iterators import PercentileIterator
 from tests.golden.report.renderings import stored_report
 
 from telemetry.history import RecordedRun
-from telemetry.history.intervals.digest import Digest
-from telemetry.history.intervals.histograms import Histograms
+from telemetry.history.intervals.histograms import Digest, Histograms
 from telemetry.report.hgrm import digests, distribution, render_hgrm, result_distribution
 from telemetry.statistics.hdr.layout import Layout
 from telemetry.store.interval_log import HIGHEST_TICKS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from telemetry.report.machine import machine_words
+from telemetry.report.brief import machine_words
 from telemetry.wire.pictures import GaugeOverTime, Pictures
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import GaugeStat, MetricsSnapshot

@@ -10,7 +10,7 @@ from telemetry import render
 from telemetry.history.request_model import request_counts
 from telemetry.history.requests import with_requests
 from telemetry.report.html.requests import requests_section
-from telemetry.report.request_phases import phases
+from telemetry.report.request_summary import phases
 from telemetry.wire.report import Report
 from telemetry.wire.requests import COMPLETED, ISSUED, LATENCY, OUTPUT_TOKENS, QUEUE_DELAY, TTFT
 

@@ -9,8 +9,7 @@ import jsonschema
 import pytest
 from tests.golden.report.renderings import requests_report, stored_report
 
-from telemetry.report.json import render_json
-from telemetry.report.schema import json_schema
+from telemetry.report.json import json_schema, render_json
 from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CounterStat, MetricsSnapshot, SeriesStat

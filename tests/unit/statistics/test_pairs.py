@@ -7,8 +7,7 @@ import random
 
 import pytest
 
-from telemetry.statistics.pairs import paired_difference
-from telemetry.statistics.runs import difference
+from telemetry.statistics.runs import difference, paired_difference
 
 
 def test_what_both_runs_of_a_pair_share_cancels() -> None:

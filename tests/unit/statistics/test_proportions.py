@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry.statistics.proportions import least_total, wilson
+from telemetry.statistics.confidence import least_total, wilson
 
 
 def by_search(successes: int, total: int, confidence: float) -> tuple[float, float]:

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry.statistics.run_noise import run_noise
-from telemetry.statistics.runs import difference
+from telemetry.statistics.runs import difference, run_noise
 
 ALIKE = (1, 1)
 numbers = st.floats(allow_nan=False, allow_infinity=False)

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from tests.hand_made_ring import CAPACITY, HEADER_BYTES, RECORD_BYTES, HandMadeRing
 
-from telemetry.store.ring_definitions import read_introduction
 from telemetry.store.ring_file import (
     BatchEnd,
     RingGone,
     RingInUse,
     RingUnreadable,
     open_ring,
+    read_introduction,
 )
 from telemetry.wire.control import Hello
 from telemetry.wire.events import Define, Mark

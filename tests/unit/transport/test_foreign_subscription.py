@@ -10,7 +10,7 @@ import zmq
 
 from telemetry import limits
 from telemetry.errors import EndpointError
-from telemetry.transport.foreign_subscription import ForeignSubscription
+from telemetry.transport.subscription import ForeignSubscription
 
 WaitUntil = Callable[..., object]
 

@@ -17,7 +17,7 @@ from telemetry.errors import EndpointError, KeysError
 from telemetry.transport import ControlClient, Hub, plan, sockets
 from telemetry.transport import hub as hub_module
 from telemetry.transport.keys import KeyFolder, is_key
-from telemetry.wire import frames
+from telemetry.wire import codec
 from telemetry.wire.control import Ping
 
 WaitUntil = Callable[..., object]
@@ -171,7 +171,7 @@ def test_events_are_drained_within_bounds(hub: Hub, wait_until: WaitUntil) -> No
         source.connect(hub.endpoints.events)
         wait_until(lambda: hub.wait(0.0) and source.poll(10), what="the subscription")
         for number in range(10):
-            source.send(frames.EVENTS + bytes([number]) * 92)
+            source.send(codec.EVENTS + bytes([number]) * 92)
         wait_until(lambda: hub.wait(0.0).events, what="events")
         got: list[bytes] = []
         while len(got) < 10:
@@ -181,7 +181,7 @@ def test_events_are_drained_within_bounds(hub: Hub, wait_until: WaitUntil) -> No
             got += part
         assert [frame[-1] for frame in got] == list(range(10))
         for _ in range(4):
-            source.send(frames.EVENTS + bytes(92))
+            source.send(codec.EVENTS + bytes(92))
         wait_until(lambda: hub.wait(0.0).events, what="events")
         assert len(hub.receive_events(100, 150)) <= 2
 
@@ -192,10 +192,10 @@ def test_frames_of_other_topics_stay_outside(hub: Hub, wait_until: WaitUntil) ->
         source.setsockopt(zmq.LINGER, 0)
         source.connect(hub.endpoints.events)
         wait_until(lambda: hub.wait(0.0) and source.poll(10), what="the subscription")
-        source.send(frames.SNAPSHOTS + b"x")
-        source.send(frames.EVENTS + b"y")
+        source.send(codec.SNAPSHOTS + b"x")
+        source.send(codec.EVENTS + b"y")
         wait_until(lambda: hub.wait(0.0).events, what="events")
-        assert hub.receive_events(10, 1_000) == [frames.EVENTS + b"y"]
+        assert hub.receive_events(10, 1_000) == [codec.EVENTS + b"y"]
 
 
 def test_waiting_ends_for_a_watched_descriptor(hub: Hub) -> None:
@@ -219,7 +219,7 @@ def test_events_can_be_left_in_the_socket(hub: Hub, wait_until: WaitUntil) -> No
         source.setsockopt(zmq.LINGER, 0)
         source.connect(hub.endpoints.events)
         wait_until(lambda: hub.wait(0.0) and source.poll(10), what="the subscription")
-        source.send(frames.EVENTS + b"x")
+        source.send(codec.EVENTS + b"x")
         wait_until(lambda: hub.wait(0.0).events, what="events")
         assert not hub.wait(0.0, events=False).events
         assert hub.wait(0.0).events

@@ -8,12 +8,12 @@ import pytest
 
 from telemetry.errors import EndpointError
 from telemetry.transport import Hub, ProducerLink
-from telemetry.wire import frames
+from telemetry.wire import codec
 from telemetry.wire.codec import encode_control
 from telemetry.wire.control import Ack, Ping
 
 WaitUntil = Callable[..., object]
-FRAME = frames.EVENTS + b"x" * 1_000
+FRAME = codec.EVENTS + b"x" * 1_000
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_full_pipe_is_an_answer(hub: Hub, link: ProducerLink, wait_until: Wait
     link.connect_events(hub.endpoints.events)
     wait_until(lambda: hub.wait(0.0) and link.send_events(FRAME), what="the subscription")
     sent = 1
-    large = frames.EVENTS + bytes(400_000)
+    large = codec.EVENTS + bytes(400_000)
     while link.send_events(large):
         sent += 1
     received = 0

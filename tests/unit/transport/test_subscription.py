@@ -12,7 +12,7 @@ import pytest
 
 from telemetry.errors import EndpointError, UsageError
 from telemetry.transport import Hub, Subscription, plan, subscribe
-from telemetry.wire import frames
+from telemetry.wire import codec
 from telemetry.wire.codec import encode_snapshot
 from telemetry.wire.control import Request, Response, Welcome
 from telemetry.wire.snapshot import MetricsSnapshot
@@ -160,7 +160,7 @@ def test_noise_is_counted_and_skipped(hub: Hub, wait_until: Callable[..., object
     """A reader does not die of what somebody publishes."""
     with Subscription(hub.endpoints.snapshots, conflate=False) as snapshots:
         wait_until(lambda: hub.publish_snapshot(frame(0)) or snapshots.recv(0.01))
-        hub.publish_snapshot(frames.SNAPSHOTS + b"\xc1")
+        hub.publish_snapshot(codec.SNAPSHOTS + b"\xc1")
         hub.publish_snapshot(frame(7))
         while (found := snapshots.recv(math.inf)) is not None and found.seq != 7:
             pass

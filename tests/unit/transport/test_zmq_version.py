@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from telemetry.transport.zmq_version import zmq_facts
+from telemetry.transport.sockets import zmq_facts
 
 
 def test_versions_are_numbers_with_dots() -> None:

@@ -10,7 +10,7 @@ from textual.events import Key, Paste
 from textual.pilot import Pilot
 
 from telemetry.tui import viewer
-from telemetry.tui.screens.filter import FilterLine
+from telemetry.tui.screens.base import FilterLine
 
 pytestmark = pytest.mark.slow
 

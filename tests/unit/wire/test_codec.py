@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from telemetry import limits
-from telemetry.wire import codec, control, frames
+from telemetry.wire import codec, control
 from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import Mark, OutgoingBatch, Sample, StreamRecord
 from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
@@ -18,7 +18,7 @@ BATCH = [[1, 0], "p", 0, 0, [0, 0], {}, [], []]
 
 
 def events_frame(*fields: object) -> bytes:
-    return frames.EVENTS + msgspec.msgpack.encode(fields)
+    return codec.EVENTS + msgspec.msgpack.encode(fields)
 
 
 def changed(at: int, value: object) -> bytes:
@@ -69,7 +69,7 @@ def test_another_major_version_is_named_as_such(frame: bytes) -> None:
         b"",
         b"ev/1",
         b"ev/2\0\0\0\0" + msgspec.msgpack.encode(BATCH),
-        frames.SNAPSHOTS + msgspec.msgpack.encode(BATCH),
+        codec.SNAPSHOTS + msgspec.msgpack.encode(BATCH),
     ],
 )
 def test_a_frame_of_another_topic_is_refused(frame: bytes) -> None:
@@ -80,12 +80,12 @@ def test_a_frame_of_another_topic_is_refused(frame: bytes) -> None:
 @pytest.mark.parametrize(
     "frame",
     [
-        frames.EVENTS,
-        frames.EVENTS + b"\xc1",
-        frames.EVENTS + b"\xdd\xff\xff\xff\xff\x01",
-        frames.EVENTS + b"\xdf\xff\xff\xff\xff\x01",
-        frames.EVENTS + b"\x98\x92\x01\x00\xdb\xff\xff\xff\xff",
-        frames.EVENTS + DEPTH_BOMB,
+        codec.EVENTS,
+        codec.EVENTS + b"\xc1",
+        codec.EVENTS + b"\xdd\xff\xff\xff\xff\x01",
+        codec.EVENTS + b"\xdf\xff\xff\xff\xff\x01",
+        codec.EVENTS + b"\x98\x92\x01\x00\xdb\xff\xff\xff\xff",
+        codec.EVENTS + DEPTH_BOMB,
         events_frame(*BATCH) + b"\x00",
         events_frame(*BATCH)[:-1],
         events_frame(*BATCH[:7]),
@@ -105,10 +105,10 @@ def test_a_frame_of_another_topic_is_refused(frame: bytes) -> None:
         changed(5, {str(i): 1 for i in range(limits.DROP_REASONS + 1)}),
         changed(6, [None] * (limits.BATCH_RECORDS + 1)),
         changed(6, {}),
-        frames.EVENTS + b"\x98\x92\x01\x00\xa1\xff\x00\x00\x92\x00\x00\x80\x90\x90",
-        frames.EVENTS + b"\x98\x92\x01\x00\xa1p\x00\x00\x92\x00\x00\x80\x90" + DEPTH_BOMB,
-        frames.EVENTS + b"\x98\x92\x01\x00\xa1p\x00\x00\x92\x00\x00\x80\x91" + DEPTH_BOMB + b"\x90",
-        frames.EVENTS + b"\x99\x92\x01\x00\xa1p\x00\x00\x92\x00\x00\x80\x90\x90" + DEPTH_BOMB,
+        codec.EVENTS + b"\x98\x92\x01\x00\xa1\xff\x00\x00\x92\x00\x00\x80\x90\x90",
+        codec.EVENTS + b"\x98\x92\x01\x00\xa1p\x00\x00\x92\x00\x00\x80\x90" + DEPTH_BOMB,
+        codec.EVENTS + b"\x98\x92\x01\x00\xa1p\x00\x00\x92\x00\x00\x80\x91" + DEPTH_BOMB + b"\x90",
+        codec.EVENTS + b"\x99\x92\x01\x00\xa1p\x00\x00\x92\x00\x00\x80\x90\x90" + DEPTH_BOMB,
     ],
     ids=lambda frame: frame[8:28].hex() or "empty",
 )
@@ -167,7 +167,7 @@ def test_the_tag_of_an_unreadable_record_is_known(record: object, tag: str) -> N
 
 
 def snapshot_frame(**fields: object) -> bytes:
-    return frames.SNAPSHOTS + msgspec.msgpack.encode({"run_id": "r", "name": "n"} | fields)
+    return codec.SNAPSHOTS + msgspec.msgpack.encode({"run_id": "r", "name": "n"} | fields)
 
 
 def test_a_snapshot_round_trips() -> None:
@@ -187,10 +187,10 @@ def test_a_snapshot_of_a_later_minor_version_is_read() -> None:
     ("frame", "reason"),
     [
         (b"", Reason.WRONG_TOPIC),
-        (frames.RECORDS + b"\x80", Reason.WRONG_TOPIC),
-        (frames.SNAPSHOTS, Reason.FRAME_UNREADABLE),
-        (frames.SNAPSHOTS + b"\x80", Reason.FRAME_UNREADABLE),
-        (frames.SNAPSHOTS + DEPTH_BOMB, Reason.FRAME_UNREADABLE),
+        (codec.RECORDS + b"\x80", Reason.WRONG_TOPIC),
+        (codec.SNAPSHOTS, Reason.FRAME_UNREADABLE),
+        (codec.SNAPSHOTS + b"\x80", Reason.FRAME_UNREADABLE),
+        (codec.SNAPSHOTS + DEPTH_BOMB, Reason.FRAME_UNREADABLE),
         (snapshot_frame(state="ASLEEP"), Reason.FRAME_UNREADABLE),
         (snapshot_frame(protocol=[2, 0]), Reason.WRONG_VERSION),
         (snapshot_frame(protocol=[2, 0], state="ASLEEP"), Reason.WRONG_VERSION),
@@ -215,8 +215,8 @@ def test_a_stream_record_round_trips_or_says_why_not() -> None:
     record = StreamRecord((1, 0), "r", 0, "p", 5, Mark("m"))
     assert codec.decode_stream_record(codec.encode_stream_record(record)) == record
     assert reason_of(codec.decode_stream_record, b"") == Reason.WRONG_TOPIC
-    assert reason_of(codec.decode_stream_record, frames.RECORDS + b"\x90") == Reason.FRAME_UNREADABLE
-    newer = frames.RECORDS + msgspec.msgpack.encode([[2, 0], "?"])
+    assert reason_of(codec.decode_stream_record, codec.RECORDS + b"\x90") == Reason.FRAME_UNREADABLE
+    newer = codec.RECORDS + msgspec.msgpack.encode([[2, 0], "?"])
     assert reason_of(codec.decode_stream_record, newer) == Reason.WRONG_VERSION
     same_shape = codec.encode_stream_record(msgspec.structs.replace(record, version=(2, 0)))
     assert reason_of(codec.decode_stream_record, same_shape) == Reason.WRONG_VERSION

@@ -1,24 +1,33 @@
-"""Exact percentiles in constant memory.
-
-The histogram gives slot and rank of each percentile. A pass over all values then picks the value. Only values in
-wanted slots are processed further. A slot too full for the memory needs further passes, each over a range thousands
-of times narrower. A slot that holds only one integer, in a series of integers, needs no pass.
-"""
+"""Exact percentiles in constant memory, by replays of the journal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
-from telemetry.aggregator.exact.one_pass import OnePass, SlotColumns
-from telemetry.aggregator.exact.ranges import Resolved, ValueRange, WantedPercentile, ordinal, plan_pass
+from telemetry.aggregator.exact.one_pass import (
+    OnePass,
+    Resolved,
+    SlotColumns,
+    ValueRange,
+    WantedPercentile,
+    ordinal,
+    plan_pass,
+)
+from telemetry.aggregator.producers.book import RememberedProducer
+from telemetry.aggregator.producers.producer import Producer
+from telemetry.aggregator.registry import Registry
+from telemetry.aggregator.rows import INDEX_BITS, Routes, read_rows
 from telemetry.aggregator.series.ticks import Indices, TickColumns
 from telemetry.statistics.hdr.layout import Floats
 from telemetry.statistics.hdr.percentiles import RankSlots
+from telemetry.wire.codec import Malformed, decode_record
+from telemetry.wire.events import EventBatch, Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +154,56 @@ def _group_spans(number: int, group: GroupTargets) -> Iterable[ValueRange]:
             first, last = group.ticks.range_of(row, slot)
             count = slot_counts[slot]
             yield ValueRange(series, number, row, slot, ordinal(first), ordinal(last), count, tuple(wants), True)
+
+
+SeriesValues = tuple[NDArray[np.intp], NDArray[np.float64]]
+_NOTHING: Final[SeriesValues] = np.zeros(0, np.intp), np.zeros(0)
+
+
+def replay_series(
+    batch: EventBatch, producer: Producer | RememberedProducer | None, registry: Registry
+) -> SeriesValues:
+    """Return indices and values in the order in which they were applied."""
+    pieces: list[SeriesValues] = []
+    if producer is not None and (producer.node is not None or not producer.belongs(batch.seq)):
+        return _NOTHING  # the values of a node are in the journal of its leaf
+    if batch.records:
+        pieces.append(_samples(batch, registry))
+    if producer is not None:
+        pieces.append(_rows(batch, producer))
+    if len(pieces) == 1:
+        return pieces[0]
+    if not pieces:
+        return _NOTHING
+    return np.concatenate([index for index, _ in pieces]), np.concatenate([value for _, value in pieces])
+
+
+def _rows(batch: EventBatch, producer: Producer | RememberedProducer) -> SeriesValues:
+    if batch.rows.count is None:
+        return _NOTHING
+    rows = read_rows(batch.rows)
+    return _of_series(producer.ids.look_up(rows.ids), rows.values)
+
+
+def _samples(batch: EventBatch, registry: Registry) -> SeriesValues:
+    routes, values = [], []
+    for raw in batch.records:
+        try:
+            record = decode_record(raw)
+        except Malformed:
+            continue
+        if isinstance(record, Sample):
+            routes.append(registry.find("series", record.name, record.labels, record.unit))
+            values.append(record.value)
+    return _of_series(np.array(routes, np.intp), np.array(values, np.float64))
+
+
+def _of_series(routes: Routes, values: NDArray[np.float64]) -> SeriesValues:
+    """Filter values by the same conditions as when they were applied."""
+    if not len(routes):
+        return _NOTHING
+    clean = routes.min() >= 0 and routes.max() < 1 << INDEX_BITS and values.min() >= 0 and values.max() < np.inf
+    if not clean:
+        good = (routes >= 0) & (routes < 1 << INDEX_BITS) & (values >= 0) & (values < np.inf)
+        routes, values = routes[good], values[good]
+    return routes.astype(np.intp), values

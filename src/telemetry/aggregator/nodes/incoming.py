@@ -11,22 +11,21 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from telemetry import limits
+from telemetry.aggregator.checkpoint import PART
 from telemetry.aggregator.counters import CounterTable
 from telemetry.aggregator.gauges import GaugeTable
-from telemetry.aggregator.nodes.checks import (
-    check_counters,
-    check_extents,
-    check_gauges,
-    check_series,
-    first_slots_of,
-    last_slots_of,
-)
 from telemetry.aggregator.nodes.columns import (
     CounterArrays,
     ExtentArrays,
     GaugeArrays,
     Integers,
     SeriesArrays,
+    check_counters,
+    check_extents,
+    check_gauges,
+    check_series,
+    first_slots_of,
+    last_slots_of,
     read_counters,
     read_extents,
     read_gauges,
@@ -34,12 +33,11 @@ from telemetry.aggregator.nodes.columns import (
 )
 from telemetry.aggregator.nodes.interval_sums import join_counters, join_extents, join_gauges, join_series
 from telemetry.aggregator.producers.producer import Producer
-from telemetry.aggregator.routes import INDEX_BITS, KIND_CODES, UNKNOWN
+from telemetry.aggregator.rows import INDEX_BITS, KIND_CODES, UNKNOWN
 from telemetry.aggregator.run_clock import LATEST_NS, RunClock
 from telemetry.aggregator.series.extents import Extents
 from telemetry.aggregator.series.table import SeriesTable
 from telemetry.aggregator.series.ticks import unbounded_slots
-from telemetry.aggregator.state import PART
 from telemetry.statistics.hdr.layout import DIGITS, Layout
 from telemetry.wire.drop_reasons import Count
 from telemetry.wire.events import Define, Natural, ProducerId

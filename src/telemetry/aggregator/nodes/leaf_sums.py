@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from telemetry.aggregator.counters import CounterTable
 from telemetry.aggregator.gauges import GaugeTable
-from telemetry.aggregator.nodes.checks import bounds_of_sums
 from telemetry.aggregator.nodes.columns import (
     CounterArrays,
     ExtentArrays,
     Integers,
+    bounds_of_sums,
     write_counters,
     write_extents,
     write_gauges,
@@ -23,7 +23,7 @@ from telemetry.aggregator.nodes.columns import (
 from telemetry.aggregator.nodes.interval_sums import split_integer
 from telemetry.aggregator.nodes.outgoing import OutgoingInterval
 from telemetry.aggregator.registry import RegisteredInstrument, Registry
-from telemetry.aggregator.routes import KIND_CODES
+from telemetry.aggregator.rows import KIND_CODES
 from telemetry.aggregator.run_clock import LATEST_NS
 from telemetry.aggregator.series.extents import Extents
 from telemetry.aggregator.series.table import SeriesTable

@@ -1,20 +1,21 @@
-"""Nodes as a snapshot shows them."""
+"""Nodes as a snapshot shows them, also those that are expected and have not connected."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from telemetry import limits
 from telemetry.aggregator.config import AggregatorConfig
-from telemetry.aggregator.nodes.expected import ExpectedNodes
 from telemetry.aggregator.nodes.state import NodeState
 from telemetry.aggregator.producers.producer import Producer
 from telemetry.common.formatting import number_of
-from telemetry.wire.drop_reasons import Reason, merge_reasons
+from telemetry.wire.control import ExpectNodes
+from telemetry.wire.drop_reasons import Count, Reason, merge_reasons
 from telemetry.wire.nodes import NodeAccount
 from telemetry.wire.snapshot import Accounting, Completeness, NodeStat
 
@@ -334,3 +335,39 @@ def is_lossless(leaf: Producer, node: NodeState) -> bool:
     A batch that was given up may have had definitions, which are no events.
     """
     return leaf.account.lossless and not node.missing_values and not leaf.sequence.unrepairable
+
+
+class ExpectedNodes:
+    """Names and number of the nodes that the run can't be complete without. Both only grow."""
+
+    STATE: ClassVar[Mapping[str, Any]] = {"names": dict[str, None], "count": Count}
+    DERIVED: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self) -> None:
+        self.names: dict[str, None] = {}
+        self.count = 0
+        """Number of nodes that the run has at least, whatever their names."""
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.count)
+
+    def has_room_for(self, note: ExpectNodes) -> bool:
+        return len(self.names.keys() | set(note.nodes)) <= limits.NODES
+
+    def is_news(self, note: ExpectNodes) -> bool:
+        return note.count > self.count or any(name not in self.names for name in note.nodes)
+
+    def expect(self, note: ExpectNodes) -> None:
+        """Add the nodes of a note. Names beyond the bound count, but have no row."""
+        for name in note.nodes:
+            if len(self.names) < limits.NODES:
+                self.names[name] = None
+        self.count = max(self.count, note.count)
+
+    def unmet(self, node_names: Iterable[str]) -> list[str]:
+        """Return the expected names that are not among `node_names`, sorted."""
+        return sorted(self.names.keys() - set(node_names))
+
+    def missing(self, node_names: Iterable[str]) -> int:
+        """Return the number of nodes beyond `node_names` and the expected names that are still missing."""
+        return max(0, self.count - len(self.names.keys() | set(node_names)))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from telemetry import limits
-from telemetry.aggregator.state import PART
+from telemetry.aggregator.checkpoint import PART
 from telemetry.common.formatting import number_of
 from telemetry.wire.drop_reasons import PRODUCER_REASONS, Count, Ledger
 

@@ -9,14 +9,13 @@ from typing import Annotated, Any, ClassVar, Final
 from msgspec import Meta
 
 from telemetry import limits
+from telemetry.aggregator.budgets import Budget
+from telemetry.aggregator.checkpoint import PART
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.nodes.state import NodeState
 from telemetry.aggregator.producers.account import Account, ReasonWords, plausible
-from telemetry.aggregator.producers.budget import Budget
-from telemetry.aggregator.producers.ids import IdTable
-from telemetry.aggregator.producers.waiting import WaitingRows
+from telemetry.aggregator.producers.ids import IdTable, WaitingRows
 from telemetry.aggregator.run_clock import RunClock
-from telemetry.aggregator.state import PART
 from telemetry.common.formatting import number_of
 from telemetry.wire.collectors import COLLECTORS
 from telemetry.wire.control import End, Ended, Hello

@@ -16,14 +16,13 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from telemetry import limits
-from telemetry.aggregator.batch_group import KindRows
+from telemetry.aggregator.batch_rows import KIND_BITS, KindRows, PendingColumns, PendingRows, Slots, slot_of
+from telemetry.aggregator.checkpoint import PART, ArrayColumn
 from telemetry.aggregator.counters import CounterTable
-from telemetry.aggregator.pending_rows import KIND_BITS, PendingColumns, PendingRows, Slots, slot_of
 from telemetry.aggregator.registry import OVERFLOW, Registry
-from telemetry.aggregator.routes import INDEX_BITS, KIND_CODES, Routes
+from telemetry.aggregator.rows import INDEX_BITS, KIND_CODES, Routes
 from telemetry.aggregator.series.node_extents import NodeExtents
 from telemetry.aggregator.snapshot_numbers import LARGEST, bounded, grown, plain
-from telemetry.aggregator.state import PART, ArrayColumn
 from telemetry.wire.events import Kind, Labels, Name
 from telemetry.wire.snapshot import CounterStat, Extent, SeriesStat
 from telemetry.wire.units import TIME_NS

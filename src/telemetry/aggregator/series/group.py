@@ -10,18 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
+from telemetry.aggregator.checkpoint import PART
 from telemetry.aggregator.compiled import Columns
 from telemetry.aggregator.nodes.columns import SeriesArrays, divide_counts
 from telemetry.aggregator.series.moments import Moments
 from telemetry.aggregator.series.ticks import Indices, TickColumns, highest_tick
 from telemetry.aggregator.snapshot_numbers import grown
-from telemetry.aggregator.state import PART
 from telemetry.errors import InstrumentError
 from telemetry.statistics.hdr.layout import DIGITS, PAGE_BITS, Floats, Integers, Layout
-from telemetry.statistics.hdr.pages import PagedCounts
+from telemetry.statistics.hdr.pages import PagedCounts, WindowCounts
 from telemetry.statistics.hdr.percentiles import PageIndex, RankSlots, SearchedCounts, find_ranks
 from telemetry.statistics.hdr.sparse import NO_COUNTS, SparseCounts
-from telemetry.statistics.hdr.window import WindowCounts
 from telemetry.wire.units import ticks_per_unit
 
 _RESERVED: Final = 1 << 30

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry import limits
+from telemetry.aggregator.checkpoint import PART, ArrayColumn
 from telemetry.aggregator.nodes.columns import SeriesArrays
-from telemetry.aggregator.series.interval_moments import IntervalMoments
-from telemetry.aggregator.series.summary import Addend, Floats, Indices, Integers, SeriesSummary
-from telemetry.aggregator.state import PART, ArrayColumn
+from telemetry.aggregator.series.summary import Addend, Floats, Indices, Integers, IntervalMoments, SeriesSummary
 from telemetry.statistics.hdr.pages import grown
 
 _ONE: Final = np.int64(1)

@@ -16,7 +16,7 @@ from telemetry.aggregator.series.ticks import Indices
 from telemetry.aggregator.snapshot_numbers import LARGEST, bounded, grown, plain
 from telemetry.statistics.hdr.cells import count_cells
 from telemetry.statistics.hdr.layout import Floats
-from telemetry.statistics.hdr.ranks import Ratio, parse_percentile, ranks
+from telemetry.statistics.hdr.percentiles import Ratio, parse_percentile, ranks
 from telemetry.wire.snapshot import SeriesStat, WindowStat
 
 Number = int | float

@@ -14,20 +14,19 @@ from typing import Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from telemetry import limits
+from telemetry.aggregator.budgets import Budget
+from telemetry.aggregator.checkpoint import PART, PARTS, ArrayColumn
 from telemetry.aggregator.event_times import EventTimes
 from telemetry.aggregator.exact.one_pass import SlotColumns
 from telemetry.aggregator.exact.percentiles import ExactTargets, GroupTargets
 from telemetry.aggregator.nodes.columns import SeriesArrays
-from telemetry.aggregator.producers.budget import Budget
 from telemetry.aggregator.series.group import Definition, IntervalSlots, SeriesGroup, UsualColumns, slots_by_index
 from telemetry.aggregator.series.moments import SQUARABLE, Moments
 from telemetry.aggregator.series.stats import RollWindow, StatBuilder
 from telemetry.aggregator.series.ticks import Indices, TickColumns, unbounded_slots
-from telemetry.aggregator.state import PART, PARTS, ArrayColumn
 from telemetry.statistics.hdr.layout import Floats, Integers, Layout
 from telemetry.statistics.hdr.pages import grown
-from telemetry.statistics.hdr.percentiles import find_ranks
-from telemetry.statistics.hdr.ranks import ranks
+from telemetry.statistics.hdr.percentiles import find_ranks, ranks
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import SeriesColumns
 from telemetry.wire.snapshot import SeriesStat

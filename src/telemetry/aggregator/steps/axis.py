@@ -13,12 +13,11 @@ from typing import Any, ClassVar, Final
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.aggregator.state import PART
-from telemetry.aggregator.steps.member import AxisMember
+from telemetry.aggregator.checkpoint import PART
+from telemetry.aggregator.steps.members import AxisMember, WaitingReports
 from telemetry.aggregator.steps.merged import Reductions, ReportedValues, Values
 from telemetry.aggregator.steps.published import AxisContext, PublishedSteps
 from telemetry.aggregator.steps.reported_part import ReportedPart, moved_ns
-from telemetry.aggregator.steps.reports import WaitingReports
 from telemetry.aggregator.steps.step import MergingStep
 from telemetry.wire.control import StepState as StepAnswer
 from telemetry.wire.drop_reasons import Count

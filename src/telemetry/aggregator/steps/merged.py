@@ -1,7 +1,4 @@
-"""Values that producers reported for one step, and their merged result.
-
-The result is independent of the order of arrival.
-"""
+"""Values that producers reported for one step, also by rank, and their merged result."""
 
 from __future__ import annotations
 
@@ -11,12 +8,14 @@ from fnmatch import translate
 from itertools import chain
 from re import Pattern
 from re import compile as compile_pattern
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
 from telemetry import limits
-from telemetry.wire.events import Axis, Name, Natural, ProducerId, Reduction, Spread
+from telemetry.aggregator.steps.reported_part import ReportedPart, joined, partial_value, spread_of, value_of
+from telemetry.wire.events import Axis, Name, Natural, ProducerId, Rank, Reduction, Spread
+from telemetry.wire.nodes import PartialValue
 
 Values = dict[Name, float | None]
 """Values by name. Null: not a finite number."""
@@ -187,3 +186,105 @@ class Reductions:
             if pattern.match(name):
                 return wanted
         return reduction
+
+
+Partials = dict[Name, PartialValue | None]
+
+
+class MergedStep(NamedTuple):
+    """Values of a step by name, with the spreads of names that several producers reported."""
+
+    values: Values
+    spread: dict[Name, Spread]
+    partials: Partials
+    """Partial values, if they were asked for or the step has parts of leaves."""
+
+    def of(self, names: Iterable[str]) -> MergedStep:
+        """Return the result of some names."""
+        return MergedStep(
+            {name: self.values[name] for name in names},
+            {name: self.spread[name] for name in names if name in self.spread},
+            {name: self.partials[name] for name in names if name in self.partials},
+        )
+
+
+def merged_step(
+    by_producer: Mapping[ProducerId, ReportedValues],
+    parts: Mapping[ProducerId, ReportedPart],
+    reduction_of: Callable[[str], Reduction],
+    names: Iterable[str] | None = None,
+    *,
+    with_partials: bool = False,
+) -> MergedStep:
+    """Return the result of a step for all names, or for some. It is independent of the order of arrival."""
+    if not parts and not with_partials:
+        return MergedStep(*merged(by_producer, reduction_of, names), {})
+    partials = dict(_partials(by_producer, parts, names))
+    values: Values = {}
+    spreads: dict[str, Spread] = {}
+    for name, partial in partials.items():
+        values[name] = value_of(partial, reduction_of(name)) if partial is not None else None
+        spread = spread_of(partial) if partial is not None else None
+        if spread is not None:
+            spreads[name] = spread
+    return MergedStep(values, spreads, partials)
+
+
+def names_of(
+    by_producer: Mapping[ProducerId, ReportedValues], parts: Mapping[ProducerId, ReportedPart]
+) -> dict[Name, None]:
+    """Return the names of all values, in the order of the producers' ids, then of the leaves' ids."""
+    reported = (by_producer[producer].values for producer in sorted(by_producer))
+    from_leaves = (parts[leaf].values for leaf in sorted(parts))
+    return dict.fromkeys(chain(chain.from_iterable(reported), chain.from_iterable(from_leaves)))
+
+
+def _partials(
+    by_producer: Mapping[ProducerId, ReportedValues],
+    parts: Mapping[ProducerId, ReportedPart],
+    names: Iterable[str] | None,
+) -> Iterator[tuple[str, PartialValue | None]]:
+    """Yield each name with its partial value. None: no producer has a finite value."""
+    producers = [(producer, by_producer[producer]) for producer in sorted(by_producer)]
+    for name in names_of(by_producer, parts) if names is None else names:
+        partials = [partial for part in parts.values() if (partial := part.values.get(name)) is not None]
+        who = [producer for producer, reported in producers if reported.values.get(name) is not None]
+        if who:
+            numbers: list[float] = [by_producer[producer].values[name] for producer in who]  # type: ignore[misc]
+            partials.append(partial_value(who, numbers, lambda producer: by_producer[producer].time_of(name)))  # noqa: B023
+        yield name, joined(partials) if partials else None
+
+
+Ranks = dict[Name, list[tuple[Rank, float]]]
+RankOf = Callable[[ProducerId], int | None]
+
+
+def values_by_rank(
+    by_producer: Mapping[ProducerId, ReportedValues],
+    parts: Mapping[ProducerId, ReportedPart],
+    names: Iterable[str],
+    rank_of: RankOf,
+) -> Ranks:
+    """Return the finite values of each of these names by rank, at most STEP_RANKS of a name.
+
+    A producer without a rank has its id in place of one. Ranks come first, then ids. Two producers of one rank are
+    two entries.
+    """
+    ranks: Ranks = {}
+    for name in names:
+        values: list[tuple[Rank, float]] = []
+        for producer, reported in by_producer.items():
+            value = reported.values.get(name)
+            if value is not None:
+                rank = reported.rank if reported.rank is not None else rank_of(producer)
+                values.append((producer if rank is None else rank, value))
+        for part in parts.values():
+            values += part.ranks.get(name, ())
+        if values:
+            ranks[name] = sorted(values, key=_order)[: limits.STEP_RANKS]
+    return ranks
+
+
+def _order(entry: tuple[Rank, float]) -> tuple[bool, Rank, float]:
+    rank, value = entry
+    return isinstance(rank, str), rank, value

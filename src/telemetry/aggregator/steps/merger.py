@@ -14,13 +14,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.aggregator.producers.budget import Budget
+from telemetry.aggregator.budgets import Budget
+from telemetry.aggregator.checkpoint import PART, PARTS
 from telemetry.aggregator.run_clock import RunClock
-from telemetry.aggregator.state import PART, PARTS
 from telemetry.aggregator.steps.axis import AxisSteps
-from telemetry.aggregator.steps.merged import finite
+from telemetry.aggregator.steps.merged import RankOf, finite
 from telemetry.aggregator.steps.published import AxisContext
-from telemetry.aggregator.steps.ranked import RankOf
 from telemetry.aggregator.steps.reported_part import can_be, size_of
 from telemetry.aggregator.steps.shown_names import ShownNames
 from telemetry.aggregator.steps.step import FinishedStep

@@ -8,14 +8,11 @@ from itertools import islice
 from typing import Any, ClassVar, NamedTuple
 
 from telemetry import limits
+from telemetry.aggregator.budgets import Budget
 from telemetry.aggregator.event_times import UNKNOWN
-from telemetry.aggregator.producers.budget import Budget
 from telemetry.aggregator.run_clock import RunClock
-from telemetry.aggregator.steps.member import NOTHING_ENDED
-from telemetry.aggregator.steps.members import AxisMembers
-from telemetry.aggregator.steps.merged import Reductions, Values
-from telemetry.aggregator.steps.merged_parts import MergedStep
-from telemetry.aggregator.steps.ranked import RankOf, Ranks
+from telemetry.aggregator.steps.members import NOTHING_ENDED, AxisMembers
+from telemetry.aggregator.steps.merged import MergedStep, RankOf, Ranks, Reductions, Values
 from telemetry.aggregator.steps.shown_names import ShownNames
 from telemetry.aggregator.steps.step import FinishedStep, MergingStep
 from telemetry.wire.control import StepState as StepAnswer

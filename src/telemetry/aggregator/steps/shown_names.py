@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from telemetry import limits
-from telemetry.aggregator.producers.budget import Budget
+from telemetry.aggregator.budgets import Budget
 
 
 class ShownNames:

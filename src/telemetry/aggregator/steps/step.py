@@ -9,9 +9,16 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from telemetry import limits
-from telemetry.aggregator.steps.merged import ReportedValues, Values
-from telemetry.aggregator.steps.merged_parts import MergedStep, merged_step, names_of
-from telemetry.aggregator.steps.ranked import RankOf, Ranks, values_by_rank
+from telemetry.aggregator.steps.merged import (
+    MergedStep,
+    RankOf,
+    Ranks,
+    ReportedValues,
+    Values,
+    merged_step,
+    names_of,
+    values_by_rank,
+)
 from telemetry.aggregator.steps.reported_part import ReportedPart
 from telemetry.wire.control import StepCondition
 from telemetry.wire.control import StepState as StepAnswer

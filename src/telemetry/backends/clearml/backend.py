@@ -19,10 +19,10 @@ import msgspec
 from msgspec import Struct
 
 from telemetry.backends import pictures
-from telemetry.backends.axis_owners import AxisOwners
 from telemetry.backends.backend import NotConfigured, Refused, RunFacts, Unavailable, missing
 from telemetry.backends.clearml.events import ClearMLEvents, Event
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Params, Reading, Step, Table, Text
+from telemetry.backends.naming import AxisOwners
 from telemetry.common.formatting import number_of
 from telemetry.store.append_file import AppendFile, describe
 from telemetry.store.atomic import replacing, write_atomic

@@ -7,9 +7,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from telemetry.backends.axis_owners import AxisOwners
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Reading, Step, Table, Text
-from telemetry.backends.naming import FINAL, flat
+from telemetry.backends.naming import FINAL, AxisOwners, flat
 from telemetry.common.wording import labelled
 from telemetry.wire.events import Scalar
 

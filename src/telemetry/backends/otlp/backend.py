@@ -13,12 +13,18 @@ from msgspec import Struct
 
 from telemetry.backends.backend import NotConfigured, Refused, RunFacts, Unavailable
 from telemetry.backends.items import Item, Params, Reading, Span, Step
-from telemetry.backends.otlp.answers import KeyRefused, NotTaken, Sender
 from telemetry.backends.otlp.grpc import GrpcSender
 from telemetry.backends.otlp.http import HttpSender
-from telemetry.backends.otlp.points import Points, library, metrics_request
-from telemetry.backends.otlp.settings import OtlpOptions, Signal, resource_of, target_of
-from telemetry.backends.otlp.spans import Spans, traces_request
+from telemetry.backends.otlp.messages import Points, Spans, library, metrics_request, traces_request
+from telemetry.backends.otlp.receiver import (
+    KeyRefused,
+    NotTaken,
+    OtlpOptions,
+    Sender,
+    Signal,
+    resource_of,
+    target_of,
+)
 from telemetry.common.formatting import printable
 
 _REQUEST_WEIGHT: Final = 5_000  # numbers, about 0.5 MB; gRPC receivers accept 4 MB

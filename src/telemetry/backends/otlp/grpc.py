@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from telemetry.backends.backend import NotConfigured, Unavailable, missing
-from telemetry.backends.otlp.answers import KeyRefused, NotTaken, Taken, answer_type, taken
-from telemetry.backends.otlp.settings import OtlpTarget, Signal
+from telemetry.backends.otlp.receiver import KeyRefused, NotTaken, OtlpTarget, Signal, Taken, answer_type, taken
 from telemetry.common.formatting import printable
 from telemetry.store.append_file import describe
 

@@ -17,7 +17,7 @@ from telemetry.backends.backend import NotConfigured, RunFacts
 from telemetry.backends.items import Item, Mark, Params, Reading, Span, Step
 from telemetry.config import load
 from telemetry.errors import TelemetryError
-from telemetry.history.tables.arrow import arrow
+from telemetry.history.tables.row_files import arrow
 from telemetry.limits import LAKE_CLOSE_S
 from telemetry.store.append_file import describe
 

@@ -20,10 +20,9 @@ from msgspec import Meta, Struct
 
 from telemetry.backends.backend import NotConfigured, RunFacts
 from telemetry.backends.items import Item, Live, Step
-from telemetry.backends.prometheus.families import families
+from telemetry.backends.prometheus.families import Beside, families
 from telemetry.backends.prometheus.formats import choose
 from telemetry.backends.prometheus.names import NameClaim, Names, is_namespace
-from telemetry.backends.prometheus.run_families import Beside
 from telemetry.common.formatting import printable
 from telemetry.store.append_file import describe
 from telemetry.store.scrape_targets import ScrapeGroup, add_targets, default_folder, remove_targets

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from telemetry.backends.exponential_histogram import FINEST, Cells, buckets, runs
 from telemetry.backends.prometheus import text
-from telemetry.backends.prometheus.family import Labels, PrometheusFamily, PrometheusHistogram
+from telemetry.backends.prometheus.families import Labels, PrometheusFamily, PrometheusHistogram
 
 CONTENT_TYPE: Final = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
 _TYPES: Final = {"counter": 0, "gauge": 1, "histogram": 4}

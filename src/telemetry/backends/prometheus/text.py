@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from telemetry.backends.prometheus.family import Labels, PrometheusFamily, PrometheusHistogram
+from telemetry.backends.prometheus.families import Labels, PrometheusFamily, PrometheusHistogram
 
 PLAIN_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"

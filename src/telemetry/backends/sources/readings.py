@@ -13,8 +13,8 @@ from telemetry.backends.sources.snapshots import cells_within, finite
 from telemetry.history.interval_source import IntervalSource
 from telemetry.history.interval_sums import Added, Sum, SumRows
 from telemetry.history.intervals.columns import Columns
-from telemetry.history.intervals.digest import Digest
 from telemetry.history.intervals.figures import Figures
+from telemetry.history.intervals.histograms import Digest
 from telemetry.wire.control import SeriesKey
 from telemetry.wire.history import Interval, ValueColumns
 

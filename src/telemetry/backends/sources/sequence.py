@@ -10,9 +10,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from telemetry.backends.items import Item, Live, Reading
-from telemetry.backends.sources.convert import item_of
 from telemetry.backends.sources.readings import HistoryReadings
-from telemetry.backends.sources.records import Records
+from telemetry.backends.sources.records import Records, item_of
 from telemetry.backends.sources.snapshots import final_reading
 from telemetry.backends.sources.source import MISSED, NOTHING, Position, Read
 from telemetry.errors import TelemetryError

@@ -16,8 +16,7 @@ from msgspec import Meta, Struct
 from telemetry.backends.backend import NotConfigured, RunFacts
 from telemetry.backends.items import Item, Live, Mark, Reading, Span, Step
 from telemetry.backends.jsonl import line
-from telemetry.backends.timeline.run_trace import whole_document
-from telemetry.backends.timeline.trace import STEP, StepRange, TraceIds, document
+from telemetry.backends.timeline.trace import STEP, StepRange, TraceIds, document, whole_document
 from telemetry.common.formatting import number_of
 from telemetry.limits import MIB
 from telemetry.store.append_file import AS_UMASK, AppendFile, describe

@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Final, Literal
 import msgspec
 from msgspec import Struct
 
-from telemetry.backends.axis_owners import AxisOwners
 from telemetry.backends.backend import NotConfigured, RunFacts, Unavailable
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Params, Reading, Step, Table, Text
+from telemetry.backends.naming import AxisOwners
 from telemetry.backends.wandb.log import FINAL, ITEM, LoggedItems, LogReader, logs_of, look, said_since
 from telemetry.backends.wandb.rows import WandbRow, WandbRows, final_values, media, project_name, run_id
 from telemetry.backends.wandb.session import Identity, WandbSession, end_orphan, library, picture

@@ -8,9 +8,8 @@ from hashlib import sha256
 from string import ascii_letters, digits
 from typing import Any, Final, NamedTuple
 
-from telemetry.backends.axis_owners import AxisOwners
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Reading, Step, Table, Text, without_gaps
-from telemetry.backends.naming import FINAL, escape, flat
+from telemetry.backends.naming import FINAL, AxisOwners, escape, flat
 from telemetry.common.formatting import printable
 from telemetry.common.wording import labelled
 from telemetry.wire.events import Scalar

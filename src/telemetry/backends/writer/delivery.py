@@ -19,7 +19,7 @@ import msgspec
 from telemetry import limits
 from telemetry.backends.backend import Backend, NotConfigured, Refused, RunFacts, Unavailable
 from telemetry.backends.items import Item, Live
-from telemetry.backends.sources.convert import record_number
+from telemetry.backends.sources.records import record_number
 from telemetry.backends.sources.source import NOTHING, Position, Read
 from telemetry.backends.writer.reader import RunReader, weight
 from telemetry.backends.writer.tally import WriterTally, words

@@ -10,9 +10,8 @@ from typing import Final
 
 from telemetry import limits
 from telemetry.history.request_model import issued_kind
-from telemetry.integrations.feed_loop import Ending, FeedLoop
-from telemetry.integrations.feeds import Feed
-from telemetry.transport.foreign_subscription import ForeignSubscription
+from telemetry.integrations.feeds import Ending, Feed, FeedLoop
+from telemetry.transport.subscription import ForeignSubscription
 from telemetry.wire.feeds import SESSION
 from telemetry.wire.snapshot import CounterStat
 

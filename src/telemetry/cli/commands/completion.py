@@ -253,8 +253,7 @@ def _runs(current: str, given: Given) -> Iterator[Candidate]:
 
 def _gates(_current: str, given: Given) -> Iterator[Candidate]:
     """Yield figures of the run, or of the newest run for a gate of `telemetry run`."""
-    from telemetry.judge.gates.functions import FUNCTIONS
-    from telemetry.judge.gates.run_facts import FACTS, WORD_FACTS
+    from telemetry.judge.gates.functions import FACTS, FUNCTIONS, WORD_FACTS
     from telemetry.judge.gates.tree import GateMetric
 
     snapshot = _snapshot(given)

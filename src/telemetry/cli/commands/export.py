@@ -97,8 +97,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _write_rows(args: argparse.Namespace) -> int:
     """Write files with the requests and steps of a run on this machine."""
-    from telemetry.cli.request_files import write_request_files
-    from telemetry.cli.step_files import write_step_files
+    from telemetry.cli.export_files import write_request_files, write_step_files
     from telemetry.store.run_directory import resolve
 
     _check_one(args)
@@ -117,7 +116,7 @@ def _write_rows(args: argparse.Namespace) -> int:
 def _export(args: argparse.Namespace) -> int:
     from telemetry.backends.choice import parse_all, unheeded
     from telemetry.cli.beside_run.exports import Exports
-    from telemetry.cli.lake_export import KIND, run_directories, write_to_lakes
+    from telemetry.cli.export_files import KIND, run_directories, write_to_lakes
     from telemetry.config import load
 
     settings = load({}).config.backends

@@ -21,8 +21,7 @@ from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
     from telemetry.client import Run
-    from telemetry.integrations.feed_loop import Ending
-    from telemetry.integrations.feeds import Feed, FeedKind, FeedSpec
+    from telemetry.integrations.feeds import Ending, Feed, FeedKind, FeedSpec
 
 _VARIABLE: Final = "TELEMETRY_ENDPOINT"
 _SILENT_S: Final = 2.0  # snapshots arrive several times a second
@@ -162,9 +161,9 @@ class _Fed:
 def _take_one(fed: _Fed, watch: _EndWatch, stop: _FeedStop) -> Ending:
     """Take the messages of one sender until it ends."""
     from telemetry.cli.beside_run.feed_sessions import FeedSession
-    from telemetry.integrations.feed_loop import FeedLoop
+    from telemetry.integrations.feeds import FeedLoop
     from telemetry.integrations.sender_addresses import await_listening
-    from telemetry.transport.foreign_subscription import ForeignSubscription
+    from telemetry.transport.subscription import ForeignSubscription
 
     address = fed.spec.address
     if patterns := fed.patterns:
@@ -187,8 +186,7 @@ def _take_one(fed: _Fed, watch: _EndWatch, stop: _FeedStop) -> Ending:
 def _take_all(fed: _Fed, watch: _EndWatch, stop: _FeedStop) -> Ending:
     """Take every session of a command until the command is over."""
     from telemetry.cli.beside_run.feed_sessions import SessionNumbering, Sessions, sessions_in
-    from telemetry.integrations.sender_addresses import SendersOfCommand
-    from telemetry.integrations.socket_owners import CommandProcesses
+    from telemetry.integrations.sender_addresses import CommandProcesses, SendersOfCommand
 
     snapshot = find_run.ask(fed.endpoint)
     patterns = fed.patterns

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in `serve`
     from telemetry.judge.merge import MergeTarget, gather, merge
-    from telemetry.judge.merge.related import unrelated
+    from telemetry.judge.merge.sources import unrelated
 
     root = find_run.root_directory(args.dir)
     recordings = [_open(target, root) for target in args.targets]

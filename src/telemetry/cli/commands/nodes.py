@@ -91,7 +91,7 @@ def _node(report: Report, wanted: str) -> NodeStat:
 def _members(target: find_run.RunTarget, report: Report, node: NodeStat) -> tuple[list[MemberFacts] | None, str]:
     """Return the producers of a node, or None and a sentence that says where they can be found."""
     from telemetry.store.members import members_on_disk
-    from telemetry.transport.members import ask_members
+    from telemetry.transport.client import ask_members
 
     why = "the root lists the producers of a node only while the run is live"
     if report.source == "status":

@@ -45,7 +45,7 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.action == "inspect":
-        from telemetry.cli.plugin_inventory.process import inspect
+        from telemetry.cli.plugin_inventory.inventory import inspect
 
         inspect(args.plugin, thorough=args.thorough)
     from telemetry.cli.plugin_inventory.inventory import inventory

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from telemetry.backends.timeline.profiler import profiler_events
-    from telemetry.backends.timeline.run_trace import has_slices, recorded_trace
+    from telemetry.backends.timeline.trace import has_slices, recorded_trace
     from telemetry.cli.outputs import make_folder, say_wrote
     from telemetry.store.atomic import write_atomic
     from telemetry.store.run_directory import RunDirectory

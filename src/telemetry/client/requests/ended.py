@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 import msgspec
 
 from telemetry import limits
-from telemetry.client.locked import Locked
 from telemetry.client.recorders import TIME_LIMIT
 from telemetry.client.records import RECORD_BYTES, clean
 from telemetry.client.redaction import REDACTION
+from telemetry.client.signal_safe import Locked
 from telemetry.wire.request_log import EndedRequests, Outcome, RequestEntry
 
 if TYPE_CHECKING:

@@ -1,22 +1,22 @@
-"""Instruments of one kind of request in one tracking window. Each is made when it is first needed."""
+"""Instruments of one kind of request in one tracking window, and the state that they share."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 from math import isfinite, ldexp
 from operator import index
-from typing import TYPE_CHECKING, Any, Final, SupportsFloat, SupportsIndex
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, SupportsFloat, SupportsIndex, TypeVar
 
 from telemetry import limits
 from telemetry.client import records, user_warnings
-from telemetry.client.catalog import NO_ID
+from telemetry.client.catalog import NO_ID, Catalog
 from telemetry.client.native_module import RECORDER
-from telemetry.client.recorders import Rows, checked_ns
+from telemetry.client.recorders import Recorders, Rows, checked_ns
 from telemetry.client.requests.ended import EndedLog
 from telemetry.client.requests.judging import KindLimits, Later, OwnLimits
-from telemetry.client.requests.shared import Host, KindState
-from telemetry.client.tally import HitCounter
+from telemetry.client.signal_safe import HitCounter
 from telemetry.errors import UsageError
 from telemetry.wire import requests as words
 from telemetry.wire.events import Uncounted
@@ -357,3 +357,38 @@ class _Ids(dict[str | tuple[str, str], float]):
     def __missing__(self, key: str | tuple[str, str]) -> float:
         row_id = self[key] = self._make(key)
         return row_id
+
+
+R = TypeVar("R")
+"""A request in flight. Its class comes later: it holds a `Family`."""
+
+
+class Host(Protocol):
+    """Interface of the process, as requests use it."""
+
+    catalog: Catalog
+    recorders: Recorders
+    unencodable: HitCounter
+    endpoint: str
+
+    @property
+    def state(self) -> str:
+        """State of the process. `idle` means that no events are recorded."""
+        ...
+
+    def put_record(self, make: Callable[[], bytes]) -> None: ...
+
+
+@dataclass(frozen=True)
+class KindState(Generic[R]):
+    """State shared by all families of a kind of request."""
+
+    open: dict[R, R] = field(default_factory=dict)
+    """Requests in flight, in order of issue. The thread that pops a request is the only one that ends it."""
+    by_key: dict[Hashable, R] = field(default_factory=dict)
+    """Requests in flight that have a key."""
+    values: dict[str, set[str]] = field(default_factory=dict)
+    """Known values of each label that only some instruments have."""
+    said: set[str] = field(default_factory=set)
+    """Subjects of the warnings printed so far. Each warning is printed once."""
+    log: EndedLog = field(default_factory=EndedLog)

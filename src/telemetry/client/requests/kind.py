@@ -17,9 +17,8 @@ from telemetry.client.recorders import discard
 from telemetry.client.requests.conversations import Conversation, Conversations
 from telemetry.client.requests.ended import EndedLog
 from telemetry.client.requests.in_flight import Extras
-from telemetry.client.requests.instruments import EARLY_NS, FAR_NS, OTHER, Family, with_ids
+from telemetry.client.requests.instruments import EARLY_NS, FAR_NS, OTHER, Family, Host, KindState, with_ids
 from telemetry.client.requests.request import Request
-from telemetry.client.requests.shared import Host, KindState
 from telemetry.client.requests.stopping import Condition, PercentileStatus, StatusQuery, condition, judge, parse
 from telemetry.errors import UsageError
 from telemetry.wire import requests as words

@@ -16,8 +16,8 @@ from telemetry import limits
 from telemetry.client import records, user_warnings
 from telemetry.client.catalog import check_text, checked_labels
 from telemetry.client.requests.ended import EndedLog
+from telemetry.client.requests.instruments import Host
 from telemetry.client.requests.kind import RefusedKind, Requests
-from telemetry.client.requests.shared import Host
 from telemetry.client.requests.stopping import StatusQuery, parse
 from telemetry.common import slo
 from telemetry.errors import InstrumentError, UsageError

@@ -1,11 +1,11 @@
-"""Numbered batches made from the buffer, and the producer's account. Uses no sockets and no threads."""
+"""Numbered batches made from the buffer, those without acknowledgement, and the account. No sockets, no threads."""
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Raw
 
@@ -13,9 +13,8 @@ from telemetry import limits
 from telemetry.client.recorders import Buffer
 from telemetry.client.records import RECORD_BYTES
 from telemetry.client.redaction import REDACTION
-from telemetry.client.sending.announcer import Announcer
 from telemetry.client.sending.masking import RecordMasker
-from telemetry.client.tally import HitCounter
+from telemetry.client.signal_safe import HitCounter
 from telemetry.common.clock import SYSTEM_CLOCK, Clock
 from telemetry.wire.codec import encode_batch
 from telemetry.wire.drop_reasons import Reason
@@ -224,3 +223,136 @@ class Outbox:
             self._pop_record()
         self.records_taken += max(0, count)
         self.drop(reason, max(0, count))
+
+
+WINDOW_BYTES: Final = limits.MIB
+_IN_FLIGHT: Final = 4_096  # batches; far more than the pipes hold
+
+
+class Announcer:
+    """A cursor over an append-only list of definitions. It gives one range per batch. For one thread."""
+
+    def __init__(
+        self, definitions: Sequence[bytes], on_acknowledged: Callable[[int], object] = lambda batches: None
+    ) -> None:
+        self._definitions = definitions
+        self._on_acknowledged = on_acknowledged
+        self._acknowledged = 0
+        self._sent = 0
+        self._in_flight: deque[tuple[int, int, int]] = deque(maxlen=_IN_FLIGHT)
+
+    @property
+    def due(self) -> bool:
+        """True if a definition exists that no batch has carried yet."""
+        return self._sent < len(self._definitions)
+
+    def window(self) -> tuple[int, int]:
+        """Return the range `[start, stop)` of definitions for the next batch.
+
+        It holds all unacknowledged definitions if they fit. Otherwise unsent definitions are first.
+        """
+        start = self._acknowledged
+        stop = self._fill(start)
+        if stop < len(self._definitions) and self._sent < len(self._definitions):
+            start = max(start, self._sent)
+            stop = self._fill(start)
+        return start, stop
+
+    def covers_all(self, stop: int) -> bool:
+        """Check that every definition is sent once a batch with definitions up to `stop` is sent."""
+        return max(stop, self._sent) >= len(self._definitions)
+
+    def carried(self, seq: int, start: int, stop: int) -> None:
+        """Register that batch `seq` carries definitions `[start, stop)`."""
+        if stop > start:
+            self._in_flight.append((seq, start, stop))
+            self._sent = max(self._sent, stop)
+
+    def acknowledged(self, batches: int) -> None:
+        """Register that all batches below `batches` have arrived."""
+        self._on_acknowledged(batches)
+        while self._in_flight and self._in_flight[0][0] < batches:
+            _, start, stop = self._in_flight.popleft()
+            if start <= self._acknowledged < stop:
+                self._acknowledged = stop
+
+    def announce_again(self) -> None:
+        """Send all definitions again: a new aggregator may not have them."""
+        self._in_flight.clear()
+        self._acknowledged = self._sent = 0
+
+    def _fill(self, start: int) -> int:
+        size = 0
+        stop = start
+        end = min(len(self._definitions), start + limits.BATCH_RECORDS)
+        while stop < end:
+            size += len(self._definitions[stop])
+            if size > WINDOW_BYTES and stop > start:
+                break
+            stop += 1
+        return stop
+
+
+Frame = bytes | bytearray
+
+
+class ResendRing:
+    """A store of sent batches.
+
+    It never drops a batch by itself: its owner stops packing once it is `full`. For one thread.
+    """
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self.bytes = 0
+        """Memory in bytes: all frames and the overhead of each."""
+        self.taken = 0
+        """Number of events in acknowledged batches."""
+        self._capacity_bytes = capacity_bytes
+        self._frames: OrderedDict[int, tuple[Frame, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    @property
+    def full(self) -> bool:
+        return self.bytes >= self._capacity_bytes
+
+    def keep(self, seq: int, frame: Frame, events: int = 0) -> None:
+        """Keep a frame that holds `events` events."""
+        self._frames[seq] = frame, events
+        self.bytes += _size(frame)
+
+    def acknowledged(self, batches: int) -> bool:
+        """Forget all batches below `batches`. Return True if there were any."""
+        before = len(self._frames)
+        while self._frames and next(iter(self._frames)) < batches:
+            self.taken += self._forget_oldest()
+        return len(self._frames) < before
+
+    def forget(self, seq: int) -> None:
+        """Forget a batch that was never sent. A batch that is not in the ring was acknowledged."""
+        kept = self._frames.pop(seq, None)
+        if kept is not None:
+            self.bytes -= _size(kept[0])
+
+    def give_up_oldest(self) -> None:
+        """Forget the oldest batch before its acknowledgement. If it got lost, its events are lost."""
+        self._forget_oldest()
+
+    def get(self, seq: int) -> Frame | None:
+        kept = self._frames.get(seq)
+        return None if kept is None else kept[0]
+
+    def kept(self, first: int = 0, last: int | None = None) -> list[int]:
+        """Return the sequence numbers from `first` to `last` that are in the ring, ascending."""
+        return [seq for seq in self._frames if first <= seq and (last is None or seq <= last)]
+
+    def _forget_oldest(self) -> int:
+        """Forget the oldest batch and return its number of events."""
+        _, (frame, events) = self._frames.popitem(last=False)
+        self.bytes -= _size(frame)
+        return events
+
+
+def _size(frame: Frame) -> int:
+    return len(frame) + limits.RESEND_BATCH_BYTES

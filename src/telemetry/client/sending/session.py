@@ -21,8 +21,7 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from telemetry import limits
-from telemetry.client.sending.outbox import Packed
-from telemetry.client.sending.resend_ring import ResendRing
+from telemetry.client.sending.outbox import Packed, ResendRing
 from telemetry.common.clock import SYSTEM_CLOCK, Clock
 from telemetry.errors import EndpointError, KeysError, NoRoomError, ProtocolError, TelemetryError
 from telemetry.transport.client import check_welcome
@@ -71,7 +70,7 @@ class Link(Protocol):
 
 
 class Announcements(Protocol):
-    """The definitions of a producer, as `telemetry.client.sending.announcer.Announcer`."""
+    """The definitions of a producer, as `telemetry.client.sending.outbox.Announcer`."""
 
     @property
     def due(self) -> bool: ...

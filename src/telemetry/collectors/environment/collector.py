@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import shutil
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,12 +18,12 @@ from msgspec import Struct
 
 from telemetry import limits
 from telemetry.collectors.collector import ONCE_S, Target
-from telemetry.collectors.environment import machine
-from telemetry.common.formatting import printable
+from telemetry.common.formatting import printable, size
 from telemetry.redaction import mask_secrets
 
 if TYPE_CHECKING:
     from telemetry.client.run import Run
+
 
 _PYTHON: Final = re.compile(r"python(\d+(?:\.\d+)?)?t?")
 _LIBRARY: Final = re.compile(r"python(\d+\.\d+)t?")
@@ -224,7 +225,7 @@ class Environment:
 
     def _facts(self) -> dict[str, str]:
         node = self._target.labels.get("node", "")
-        facts = {f"machine.{name}": value for name, value in machine.facts().items()}
+        facts = {f"machine.{name}": value for name, value in machine_facts().items()}
         if node:  # every node of a run has its own
             facts = {f"{name} ({node})": value for name, value in facts.items()}
         return facts | {f"env.{name}": value for name, value in self._chosen_variables().items()}
@@ -266,3 +267,45 @@ def _variables_of(pid: int) -> Mapping[str, str]:
         data = b""
     pairs = (entry.partition("=") for entry in os.fsdecode(data).split("\0"))
     return {name: value for name, _, value in pairs if name} or os.environ
+
+
+_MODEL: Final = re.compile(r"^(?:model name|Model|cpu model)\s*:\s*(.+)$", re.MULTILINE)
+_MEMORY: Final = re.compile(r"^MemTotal:\s*(\d+) kB$", re.MULTILINE)
+_NAME: Final = re.compile(r'^PRETTY_NAME="?([^"\n]*)"?$', re.MULTILINE)
+_DRIVER: Final = re.compile(r"Kernel Module\D*([\d.]+)")
+_KIB: Final = 1024
+
+
+def machine_facts() -> dict[str, str]:
+    """Return name → value for what is known."""
+    memory = _found(_MEMORY, _file_text("/proc/meminfo"))
+    values = {
+        "host": socket.gethostname(),
+        "os": _found(_NAME, _file_text("/etc/os-release")) or platform.system(),
+        "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cpu": _found(_MODEL, _file_text("/proc/cpuinfo")) or platform.processor(),
+        "cpus": str(_cpus()),
+        "memory": size(int(memory) * _KIB) if memory else "",
+        "nvidia_driver": _found(_DRIVER, _file_text("/proc/driver/nvidia/version")),
+    }
+    return {name: printable(value) for name, value in values.items() if value}
+
+
+def _cpus() -> int:
+    """Return the number of CPUs that processes of this user may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        return os.cpu_count() or 0
+
+
+def _file_text(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _found(pattern: re.Pattern[str], text: str) -> str:
+    match = pattern.search(text)
+    return match[1].strip() if match else ""

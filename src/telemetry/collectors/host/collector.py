@@ -15,8 +15,7 @@ from msgspec import Meta, Struct
 
 from telemetry.client.process import ENDPOINT_VARIABLE
 from telemetry.collectors.collector import NotAvailable, Target
-from telemetry.collectors.host.files import Files, Increases
-from telemetry.collectors.host.machine import Figure, Machine
+from telemetry.collectors.host.machine import Figure, Files, Increases, Machine
 from telemetry.collectors.host.tree import CommandTree, Tree
 from telemetry.wire.collectors import PROCESS_LABEL
 

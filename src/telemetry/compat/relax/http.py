@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from telemetry.client import user_warnings
-from telemetry.client.locked import Locked
+from telemetry.client.signal_safe import Locked
 from telemetry.client.steps import number
 from telemetry.client.user_warnings import warn_once
 from telemetry.common.clock import backoff_s

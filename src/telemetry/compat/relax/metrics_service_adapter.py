@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from telemetry.client.locked import Locked
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
+from telemetry.client.signal_safe import Locked
 from telemetry.client.user_warnings import warn_once
 from telemetry.compat.relax.client import MetricsClient, get_metrics_client
 from telemetry.compat.relax.serve_url import get_serve_url

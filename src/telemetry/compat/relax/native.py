@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from telemetry.client import module_level as telemetry
 from telemetry.client.bins import count
-from telemetry.client.locked import Locked
 from telemetry.client.process import PROCESS
+from telemetry.client.signal_safe import Locked
 from telemetry.compat.relax.timeline import record_timeline
 from telemetry.compat.relax.values import Distribution, Entry, Events, Place, ToDistribution, counted, tagged
 from telemetry.errors import TelemetryError

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from telemetry.client import user_warnings
-from telemetry.client.locked import Locked
+from telemetry.client.signal_safe import Locked
 from telemetry.client.user_warnings import warn_once
 from telemetry.common.formatting import number_of
 from telemetry.compat.relax.values import Entry, Place

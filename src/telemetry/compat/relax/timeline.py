@@ -12,8 +12,8 @@ from operator import index
 from typing import Any, Final
 
 from telemetry.client import module_level as telemetry
-from telemetry.client.locked import Locked
 from telemetry.client.process import PROCESS
+from telemetry.client.signal_safe import Locked
 from telemetry.client.user_warnings import warn_once
 from telemetry.errors import error_text
 

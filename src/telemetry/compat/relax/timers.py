@@ -8,8 +8,8 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeVar, overload
 
-from telemetry.client.locked import Locked
-from telemetry.client.timing import BlockTimer as Block
+from telemetry.client.instruments import BlockTimer as Block
+from telemetry.client.signal_safe import Locked
 from telemetry.client.user_warnings import warn_once
 from telemetry.compat.relax.timeline import HeldEvents, TimelineEvent
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from telemetry.compat.rl_insight.agent_loop import agent_loop_session
 from telemetry.compat.rl_insight.api import (
     close,
     finish,
@@ -26,7 +25,7 @@ from telemetry.compat.rl_insight.api import (
     metric_value,
     update_prometheus_config,
 )
-from telemetry.compat.rl_insight.traces import trace_op, trace_span, trace_state
+from telemetry.compat.rl_insight.traces import agent_loop_session, trace_op, trace_span, trace_state
 
 __version__: Final = "0.3.0"
 """Release of RL-Insight whose interface this is. Programs such as verl compare it."""

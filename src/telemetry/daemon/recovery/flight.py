@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry.aggregator import Aggregator, StreamedRecord
-from telemetry.aggregator.applied_rows import AppliedRows, ProducerFacts
+from telemetry.aggregator.batch_rows import AppliedRows, ProducerFacts
 from telemetry.backends.items import Mark, Span
-from telemetry.backends.sources.convert import item_of
+from telemetry.backends.sources.records import item_of
 from telemetry.backends.timeline.trace import Event, TraceIds, document, instrument_track, value_event
 from telemetry.daemon.recovery.rebuild import Fold
 from telemetry.store.journal import JournalReader

@@ -21,7 +21,7 @@ from telemetry.daemon.exact_percentiles import CUT, JournalValues
 from telemetry.daemon.recovery.rebuild import Fold
 from telemetry.errors import RunDirectoryError
 from telemetry.history.instrument_ids import SeriesId, series_id
-from telemetry.judge.merge.numbers import plain
+from telemetry.judge.merge.result import plain
 from telemetry.store.journal import JournalReader
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.snapshot import SeriesStat

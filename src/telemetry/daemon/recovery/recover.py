@@ -20,8 +20,7 @@ from telemetry.common.memory import keep_small
 from telemetry.config.schema import Config
 from telemetry.daemon.cost import rss_bytes
 from telemetry.daemon.exact_percentiles import CUT, Refinement, Refiner, another_may_succeed, damage
-from telemetry.daemon.recovery.backfill import Backfill, first_segment
-from telemetry.daemon.recovery.losses import file_losses, journal_losses
+from telemetry.daemon.recovery.backfill import Backfill, file_losses, first_segment, journal_losses
 from telemetry.daemon.recovery.rebuild import Fold
 from telemetry.daemon.recovery.resume import Claim, bytes_in, claim, restarted, result_of
 from telemetry.daemon.run_opening import open_history

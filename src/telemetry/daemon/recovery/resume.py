@@ -25,11 +25,10 @@ from telemetry.common.formatting import number_of
 from telemetry.config.schema import Config
 from telemetry.daemon.cost import EarlierCost
 from telemetry.daemon.numbers import LATEST_NS
-from telemetry.daemon.recovery.backfill import Backfill, first_segment
-from telemetry.daemon.recovery.losses import file_losses, journal_losses
+from telemetry.daemon.recovery.backfill import Backfill, file_losses, first_segment, journal_losses
 from telemetry.daemon.recovery.rebuild import Fold
 from telemetry.daemon.run_opening import OpenedRun, log_to, open_history, open_journal, open_refill
-from telemetry.daemon.upstream.refill import Refill
+from telemetry.daemon.upstream.intervals import Refill
 from telemetry.errors import RunDirectoryError
 from telemetry.store.final_snapshot import find_final
 from telemetry.store.history import HistoryWriter

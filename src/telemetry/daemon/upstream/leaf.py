@@ -12,16 +12,15 @@ from typing import Final
 
 from telemetry import limits
 from telemetry.aggregator import StreamedRecord
-from telemetry.aggregator.nodes.own_account import LeafFacts
+from telemetry.aggregator.nodes.leaf_side import LeafFacts
 from telemetry.common.formatting import number_of
 from telemetry.daemon.components import DaemonParts
+from telemetry.daemon.node_search import SearchChannel
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.run_status import RunStatus
-from telemetry.daemon.search_channel import SearchChannel
-from telemetry.daemon.upstream.interval import IntervalCollector, LeafInterval, joined
+from telemetry.daemon.upstream.intervals import IntervalCollector, LeafInterval, OutboxWriter, joined
 from telemetry.daemon.upstream.search import LeafSearch
 from telemetry.daemon.upstream.uplink import Uplink
-from telemetry.daemon.upstream.writer import OutboxWriter
 from telemetry.wire.control import Hello, Request
 from telemetry.wire.history import Interval
 from telemetry.wire.nodes import NodeAccount

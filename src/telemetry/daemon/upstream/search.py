@@ -14,15 +14,13 @@ from msgspec.structs import replace
 
 from telemetry import limits
 from telemetry.aggregator import Aggregator
-from telemetry.aggregator.exact.node_answer import LeafAnswer
-from telemetry.aggregator.exact.node_search import leaf_pass
+from telemetry.aggregator.exact.node_search import LeafAnswer, leaf_pass
 from telemetry.aggregator.exact.one_pass import OnePass
 from telemetry.daemon.exact_percentiles import JournalValues
-from telemetry.daemon.node_values import NodeValues
-from telemetry.daemon.search_channel import SearchChannel
+from telemetry.daemon.node_search import NodeValues, SearchChannel
 from telemetry.errors import RunDirectoryError
 from telemetry.wire.control import Error, Noted, Request, Response
-from telemetry.wire.search import Found, Search
+from telemetry.wire.nodes import Found, Search
 
 _LOG = logging.getLogger("telemetry.daemon")
 _IDS: Final = 1 << 32

@@ -4,8 +4,7 @@ Pure translation of bodies that have arrived. The packages of the extra `otlp` a
 """
 
 from telemetry.gateway.otlp.messages import Accepted, BadBody, check_library
-from telemetry.gateway.otlp.metric_state import MetricState
-from telemetry.gateway.otlp.metrics import take_metrics
+from telemetry.gateway.otlp.metrics import MetricState, take_metrics
 from telemetry.gateway.otlp.traces import take_traces
 
 __all__ = ["Accepted", "BadBody", "MetricState", "check_library", "take_metrics", "take_traces"]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from telemetry.history.headlines.build import all_kinds, headline
-from telemetry.history.headlines.compact import compact
 from telemetry.history.headlines.concerns import NOT_FINITE, at_step, failures, names_not_finite, not_finite
-from telemetry.history.headlines.model import Figure, Flavour, Headline, Health, has_failures, makes_room
+from telemetry.history.headlines.model import Figure, Flavour, Headline, Health, compact, has_failures, makes_room
 from telemetry.history.headlines.training import left_words
 
 __all__ = [

@@ -10,10 +10,9 @@ from msgspec.structs import replace
 
 from telemetry.common.formatting import NOTHING, printable, quantity
 from telemetry.common.headline_choice import HeadlineChoice, chosen
-from telemetry.history.headlines.loads import Load
+from telemetry.history.headlines.loads import AllKinds, Load
 from telemetry.history.headlines.metrics import counter_rate, gauge, metrics_headline, series_rate
 from telemetry.history.headlines.model import Figure, Flavour, Headline, percentile, whole, with_median
-from telemetry.history.headlines.totals import AllKinds
 from telemetry.history.headlines.training import Training
 from telemetry.history.rates import Paces
 from telemetry.history.request_model import request_counts, without_requests

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from telemetry.common.formatting import count, printable
-from telemetry.history.headlines.compact import compact
-from telemetry.history.headlines.model import Headline, is_failure
+from telemetry.history.headlines.model import Headline, compact, is_failure
 from telemetry.history.headlines.training import telling
 from telemetry.wire.snapshot import AxisStat, MetricsSnapshot
 

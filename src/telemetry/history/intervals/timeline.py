@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemetry.history.intervals.columns import Columns
-from telemetry.history.intervals.digest import Digest
 from telemetry.history.intervals.figures import Figures
-from telemetry.history.intervals.histograms import Histograms, added_up
+from telemetry.history.intervals.histograms import Digest, Histograms, added_up
 from telemetry.statistics.hdr.layout import Integers
 from telemetry.statistics.hdr.pages import grown
 from telemetry.wire.cells import cell, edge

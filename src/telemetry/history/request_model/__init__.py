@@ -8,8 +8,7 @@ from telemetry.history.request_model.counts import (
     request_instruments,
     without_requests,
 )
-from telemetry.history.request_model.figures import RequestCounts
-from telemetry.history.request_model.lateness import late_at
+from telemetry.history.request_model.figures import RequestCounts, late_at
 from telemetry.history.request_model.merging import (
     Number,
     joined,

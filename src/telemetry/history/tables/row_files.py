@@ -13,9 +13,9 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
+from telemetry.common.distribution import install_hint
 from telemetry.common.formatting import printable
-from telemetry.errors import RunDirectoryError, UsageError
-from telemetry.history.tables.arrow import arrow
+from telemetry.errors import RunDirectoryError, TelemetryError, UsageError
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import replacing
 
@@ -133,3 +133,18 @@ _FORMS: Final[dict[str, Callable[[RowKind, Iterator[Any], BinaryIO], int]]] = {
     ".jsonl": _write_lines,
     ".parquet": _write_parquet,
 }
+
+
+def arrow(otherwise: str = "") -> Any:
+    """Import `pyarrow` with its Parquet module. Raises TelemetryError if that fails.
+
+    `otherwise` is what else the user can do, for the hint.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        absent = isinstance(error, ModuleNotFoundError)
+        why = "the package `pyarrow` is not installed" if absent else f"can't import `pyarrow`: {error}"
+        raise TelemetryError(f"can't write Parquet: {why}", hint=f"{install_hint('parquet')}{otherwise}") from error
+    return pyarrow

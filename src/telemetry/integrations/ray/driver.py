@@ -20,7 +20,7 @@ from telemetry.config import load
 from telemetry.errors import EndpointError, TelemetryError, UsageError
 from telemetry.integrations.ray import names
 from telemetry.integrations.ray.keys import KEYS_VARIABLE
-from telemetry.integrations.ray.plan import RootPlan, actor_options
+from telemetry.integrations.ray.placement import RootPlan, actor_options
 from telemetry.integrations.ray.root import RootBody
 from telemetry.store.processes import start_of
 from telemetry.supervise.outcome import second_best

@@ -1,4 +1,4 @@
-"""The leaves of a job: one actor on each node that the cluster has or gets."""
+"""The leaves of a job, one actor on each node that the cluster has or gets, and the plan that the root is given."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from telemetry.common.clock import backoff_s
 from telemetry.errors import EndpointError, RunDirectoryError, TelemetryError
 from telemetry.integrations.ray import names
 from telemetry.integrations.ray.keys import take_pair
-from telemetry.integrations.ray.plan import RootPlan, actor_options
 from telemetry.integrations.ray.service import RayService, raylet_pid, remove_abandoned, remove_sockets
 from telemetry.store.atomic import OWNER_ONLY, write_atomic
 from telemetry.transport.client import ControlClient
@@ -279,3 +278,41 @@ def _usable(directory: str) -> str:
     except OSError as error:
         raise EndpointError(f"can't make a folder for the leaf: {error.strerror}") from error
     return str(folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RootPlan:
+    """Facts that the root's actor needs from the driver."""
+
+    job: str
+    name: str
+    """Name of the run."""
+    run_id: str
+    node_id: str
+    """Node of the driver, where the actor runs, too."""
+    address: str
+    """Address of that node."""
+    directory: str
+    leaf_directory: str
+    driver: tuple[int, int]
+    """Process of the driver: pid and start in clock ticks since boot."""
+    settings: dict[str, str]
+    """Settings of the driver's environment, by their keys."""
+    upstream: str = ""
+    """Control address of a root that exists already; empty: the actor starts one."""
+    keys: str = ""
+    """Folder of the keys with which the driver reaches that root."""
+
+
+def actor_options(name: str) -> dict[str, Any]:
+    """Return the options that all actors of a job share. They outlive the driver, and Ray restarts them."""
+    return {
+        "name": name,
+        "namespace": names.NAMESPACE,
+        "lifetime": "detached",
+        "num_cpus": 0,
+        "max_restarts": -1,
+        "max_task_retries": -1,
+        "max_concurrency": 4,
+        "runtime_env": names.without_hook(),
+    }

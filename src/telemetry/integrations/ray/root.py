@@ -13,8 +13,7 @@ from telemetry.client import user_warnings
 from telemetry.errors import EndpointError, ProtocolError, TelemetryError
 from telemetry.integrations.ray import names
 from telemetry.integrations.ray.keys import own_pair, pair_for
-from telemetry.integrations.ray.placement import Placement, live_nodes
-from telemetry.integrations.ray.plan import RootPlan
+from telemetry.integrations.ray.placement import Placement, RootPlan, live_nodes
 from telemetry.integrations.ray.service import RayService, raylet_pid, remove_abandoned
 from telemetry.store.processes import process_lives
 from telemetry.supervise.outcome import await_report, second_best

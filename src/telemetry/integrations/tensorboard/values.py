@@ -9,7 +9,7 @@ from math import inf, isfinite, nextafter
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from telemetry.client.locked import Locked
+from telemetry.client.signal_safe import Locked
 
 _NAMES: Final = 20_000  # names that are remembered; further ones are not checked for collisions
 

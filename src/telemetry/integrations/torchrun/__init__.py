@@ -13,8 +13,7 @@ from typing import Any, Final
 from telemetry.client.process import PROCESS
 from telemetry.integrations.capture.captures import Capture
 from telemetry.integrations.capture.patching import Observers, Patch
-from telemetry.integrations.torchrun.agent import Agent
-from telemetry.integrations.torchrun.metrics import MetricRecorders
+from telemetry.integrations.torchrun.metrics import Agent, MetricRecorders
 
 _LIBRARY: Final = "torch.distributed.elastic"
 _METRICS: Final = f"{_LIBRARY}.metrics"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from operator import index
 from typing import Any, Final, NamedTuple
 
-from telemetry.client.locked import Locked
+from telemetry.client.signal_safe import Locked
 from telemetry.client.step_axes import StepAxes
 from telemetry.client.steps import DEFAULT_AXIS, number
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from telemetry.judge.compare.compare import compare
-from telemetry.judge.compare.direction import Directions
-from telemetry.judge.compare.figure_names import COMMAND_WORDS
+from telemetry.judge.compare.figures import COMMAND_WORDS, Directions
 from telemetry.judge.compare.model import (
     ONE_SIDED,
     SIDES,

@@ -12,8 +12,7 @@ from typing import Final
 from telemetry.common.formatting import number_of
 from telemetry.common.headline_choice import shown_params
 from telemetry.errors import UsageError
-from telemetry.judge.compare.adjusted import confidences
-from telemetry.judge.compare.evidence import Pairs, evidence
+from telemetry.judge.compare.evidence import Pairs, confidences, evidence
 from telemetry.judge.compare.figures import ATTAINMENT, SHARE, FigureKey, readings, without_errors
 from telemetry.judge.compare.judge import Case, left_out, plain_difference, result
 from telemetry.judge.compare.model import (
@@ -29,11 +28,10 @@ from telemetry.judge.compare.model import (
 from telemetry.judge.compare.noise import noises
 from telemetry.judge.compare.options import Options
 from telemetry.judge.compare.overlays import overlays
-from telemetry.judge.compare.samples import SideSamples, samples
-from telemetry.judge.compare.sides import by_turns, concerns, facts
+from telemetry.judge.compare.sides import SideSamples, by_turns, concerns, facts, samples
 from telemetry.judge.compare.sizes import size
-from telemetry.statistics.hdr.ranks import parse_percentile
-from telemetry.statistics.proportions import wilson
+from telemetry.statistics.confidence import wilson
+from telemetry.statistics.hdr.percentiles import parse_percentile
 from telemetry.statistics.runs import holm
 from telemetry.store.calibrations import Calibration
 from telemetry.wire.collectors import is_of_surroundings

@@ -1,4 +1,4 @@
-"""The statistical evidence for a difference: its size, its interval and its p-value."""
+"""The statistical evidence for differences: size, interval and p-value, and intervals that hold together."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from telemetry.judge.compare.model import Method
-from telemetry.judge.compare.samples import SideSamples
-from telemetry.statistics.pairs import paired_difference
-from telemetry.statistics.runs import Difference, difference
+from telemetry.judge.compare.sides import SideSamples
+from telemetry.statistics.runs import Difference, difference, paired_difference
 
 Pairs = Sequence[tuple[int, int]]
 """Indexes on both sides of runs that ran next to each other."""
@@ -94,3 +93,20 @@ def _from_zero(before: Sequence[float], after: Sequence[float]) -> DifferenceEvi
         after=fmean(after),
         method="exact",
     )
+
+
+def confidences(p_values: Sequence[float], level: float) -> list[float]:
+    """Return the confidence of each interval, in the order of the p-values.
+
+    All intervals hold together with a confidence of 1 - `level` at least. An interval excludes 0 exactly if
+    Holm's method calls its figure different: the smallest p-value is compared with level / n, the next with
+    level / (n - 1), and so on. The first figure that is not different, and all after it, share one level.
+    """
+    result = [0.0] * len(p_values)
+    share, going = level, True
+    for position, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        if going:
+            share = level / (len(p_values) - position)
+            going = p_values[index] < share
+        result[index] = 1.0 - share
+    return result

@@ -1,26 +1,33 @@
-"""The comparable figures of a run: percentiles, means, rates, counters, and the command's time."""
+"""The comparable figures of a run, their directions, and the patterns that select them by name."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import Final
 
 from msgspec.structs import replace
 
-from telemetry.common.directions import better_of_name
+from telemetry.common import wording
+from telemetry.common.directions import TROUBLE, Better, better_of_name, words_of
+from telemetry.common.formatting import printable
 from telemetry.errors import UsageError
 from telemetry.history.headlines.metrics import attempts
 from telemetry.history.rates import Paces
 from telemetry.history.request_model import RequestCounts, issued_kind, request_counts, without_requests
 from telemetry.statistics.confidence import least_count
-from telemetry.statistics.hdr.ranks import parse_percentile
+from telemetry.statistics.hdr.percentiles import parse_percentile
 from telemetry.store.calibrations import Of
 from telemetry.wire import requests as words
+from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CounterStat, MetricsSnapshot, SeriesStat
+from telemetry.wire.units import BYTES, TIME_NS
 
 PERCENTILES: Final = ("50", "90", "99", "99.9")
 ATTAINMENT: Final = "attainment"
@@ -259,3 +266,110 @@ def _present(name: str, kinds: Collection[str]) -> str:
 
 def _sorted(labels: dict[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(labels.items()))
+
+
+COMMAND: Final = "command"
+"""Name of the figures of the command."""
+COMMAND_WORDS: Final = {"wall": "wall time", "cpu": "CPU time"}
+"""Statistics of the command, as printed."""
+
+_LABELS: Final = "{"
+_REST: Final = re.compile(r"(?: \[.*\])?(?:[: ](?P<statistic>.+))?", re.DOTALL)
+"""Text after a name: the unit and the statistic."""
+_SHOWN: Final = 3
+_ALIKE: Final = 0.6
+
+
+def matches(figure: FigureKey, pattern: str) -> bool:
+    """Check whether a pattern selects this figure."""
+    name = _in_full(figure) if _LABELS in pattern else _bare(figure)
+    held = (name, f"{name}:{figure.statistic}")
+    return any(fnmatchcase(text, pattern) for text in held) or _is_printed(figure, pattern)
+
+
+def check(patterns: Iterable[str], figures: Sequence[FigureKey], gauges: Collection[str] = ()) -> None:
+    """Check patterns. Raises UsageError for the first one that matches no figure, with the nearest names.
+
+    `gauges`: names of gauges, which have no figures.
+    """
+    for pattern in patterns:
+        if not any(matches(figure, pattern) for figure in figures):
+            message = f"the runs have no figure {pattern!r}"
+            raise UsageError(message, hint=_instead(pattern, figures, gauges))
+
+
+def _is_printed(figure: FigureKey, text: str) -> bool:
+    spellings = (figure.statistic, COMMAND_WORDS.get(figure.statistic) if figure.of == "command" else None)
+    for name in (_bare(figure), printable(_bare(figure)), _in_full(figure)):
+        rest = _REST.fullmatch(text, len(name)) if text.startswith(name) else None
+        if rest is not None and (rest["statistic"] is None or rest["statistic"] in spellings):
+            return True
+    return False
+
+
+def _bare(figure: FigureKey) -> str:
+    return COMMAND if figure.of == "command" else figure.name
+
+
+def _in_full(figure: FigureKey) -> str:
+    return wording.instrument(_bare(figure), dict(figure.labels))
+
+
+def _instead(pattern: str, figures: Sequence[FigureKey], gauges: Collection[str]) -> str:
+    """Suggest the nearest figures or the existing ones. Returns an empty string if there are none."""
+    name, tail = pattern, ""
+    for separator in (":", " "):
+        head, delimiter, statistic = pattern.rpartition(separator)
+        if own := sorted({figure.statistic for figure in figures if delimiter and matches(figure, head)}):
+            return f"{printable(head)} has: {', '.join(own)}"
+        if delimiter and not tail and any(figure.statistic == statistic for figure in figures):
+            name, tail = head, f"{separator}{statistic}"
+    bare, labels, _ = name.partition(_LABELS)
+    if bare in gauges:
+        return f"{printable(name)} is a gauge, and gauges can't be compared"
+    having = [figure for figure in figures if not tail or figure.statistic == tail[1:]]
+    siblings = {_in_full(figure) for figure in having if labels and _bare(figure) == bare}
+    existing = sorted(siblings or {_in_full(figure) if labels else printable(_bare(figure)) for figure in having})
+    near = get_close_matches(name, existing, n=_SHOWN, cutoff=0.0 if siblings else _ALIKE)
+    if near:
+        return f"did you mean {' or '.join(f'{candidate}{tail}' for candidate in near)}?"
+    return f"the runs have: {_listed(existing)}" if existing else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
+
+
+_PER_TIME: Final = re.compile(r".*(/|\bper\b) ?(s|sec|second|min|minute|h|hour)")
+
+
+@dataclass(frozen=True)
+class Directions:
+    """The user's patterns for directions. Their syntax: `telemetry.judge.compare.figures`."""
+
+    lower: Sequence[str] = ()
+    higher: Sequence[str] = ()
+
+    def of(self, figure: FigureKey, unit: str) -> Better:
+        """Return the better direction of a figure. Patterns of `lower` take precedence."""
+        for patterns, better in ((self.lower, "lower"), (self.higher, "higher")):
+            if any(matches(figure, pattern) for pattern in patterns):
+                return "lower" if better == "lower" else "higher"
+        of_machine = figure.of == "counter" and is_of_machine(figure.name)
+        return "neither" if of_machine else _by_rule(figure, unit)
+
+
+def _by_rule(figure: FigureKey, unit: str) -> Better:
+    if figure.of in ("requests", "steps") and figure.statistic != SHARE:
+        named: dict[str, Better] = {"steps": "neither", "rate": "higher"}
+        return "higher" if figure.of == "requests" else named.get(figure.statistic, better_of_name(figure.name))
+    if figure.of == "command" or not TROUBLE.isdisjoint(words_of(figure.name)):
+        return "lower"
+    if figure.statistic == "rate":
+        return "neither" if unit in TIME_NS else "higher"
+    if figure.of == "counter":
+        return "neither"
+    if unit in TIME_NS or unit in BYTES or unit in ("B", "bytes"):
+        return "lower"
+    return "higher" if _PER_TIME.fullmatch(unit) else better_of_name(figure.name)

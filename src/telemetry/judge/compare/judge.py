@@ -30,7 +30,7 @@ from telemetry.common.directions import Better
 from telemetry.judge.compare.evidence import DifferenceEvidence
 from telemetry.judge.compare.model import OVERLAP, WITHOUT_BOUNDS, BoundedFigure, MetricResult, Noise, Verdict
 from telemetry.judge.compare.options import Options
-from telemetry.judge.compare.samples import DIFFERENT_UNITS, SideSamples
+from telemetry.judge.compare.sides import DIFFERENT_UNITS, SideSamples
 
 
 @dataclass(frozen=True, kw_only=True)

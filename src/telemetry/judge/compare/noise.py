@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import Final
 
-from telemetry.judge.compare.adjusted import confidences
+from telemetry.judge.compare.evidence import confidences
 from telemetry.judge.compare.figures import PERCENTILES, FigureKey, readings
 from telemetry.judge.compare.model import Noise
-from telemetry.statistics.run_noise import RunNoise, run_noise
+from telemetry.statistics.runs import RunNoise, run_noise
 from telemetry.store.calibrations import Calibration, MetricNoise
 from telemetry.wire.report import Report
 

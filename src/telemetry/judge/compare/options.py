@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from telemetry.errors import UsageError
-from telemetry.judge.compare.direction import Directions
-from telemetry.judge.compare.figures import PERCENTILES
+from telemetry.judge.compare.figures import PERCENTILES, Directions
 
 
 @dataclass(frozen=True, kw_only=True)

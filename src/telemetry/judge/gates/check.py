@@ -11,14 +11,13 @@ from telemetry.common import formatting
 from telemetry.common.formatting import number_of, percent
 from telemetry.errors import RunDirectoryError
 from telemetry.judge.gates import units
-from telemetry.judge.gates.catalog import GateCatalog
+from telemetry.judge.gates.catalog import CounterSum, GateCatalog
 from telemetry.judge.gates.evaluate import EvaluationContext, evaluate, mismatch, word_of
 from telemetry.judge.gates.evidence import Evidence, heard_s
 from telemetry.judge.gates.explain import Verdict, interval_words, loss_words, sample_words, value_words
 from telemetry.judge.gates.functions import OVERALL, function_of
 from telemetry.judge.gates.parser import every_s
 from telemetry.judge.gates.resolve import Binding, bindings, each, elsewhere
-from telemetry.judge.gates.sums import CounterSum
 from telemetry.judge.gates.tree import Fact, Gate, Relation, Term, Word
 from telemetry.judge.gates.value import Range, Unfit, Unknown, Value, beside, fits
 from telemetry.wire import requests as words

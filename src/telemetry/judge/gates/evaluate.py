@@ -14,12 +14,11 @@ from telemetry.common.directions import better_of_name
 from telemetry.common.formatting import number_of, printable
 from telemetry.history.request_model import rates_of
 from telemetry.judge.gates import units
+from telemetry.judge.gates.catalog import CounterSum
 from telemetry.judge.gates.evidence import AXIS, Evidence, GateInstrument, seconds_of
-from telemetry.judge.gates.functions import BEST, Function, function_of
+from telemetry.judge.gates.functions import BEST, FACTS, Function, function_of
 from telemetry.judge.gates.lexer import wrong
 from telemetry.judge.gates.proportions import attainment, goodput, share
-from telemetry.judge.gates.run_facts import FACTS
-from telemetry.judge.gates.sums import CounterSum
 from telemetry.judge.gates.tree import BaselineTerm, Fact, GateMetric, Negated, Node, Number, Operation, Term
 from telemetry.judge.gates.units import PLAIN, Unit, converted, unit_of
 from telemetry.judge.gates.value import EVERYTHING, Range, Unfit, Unknown, Value, exactly, fits

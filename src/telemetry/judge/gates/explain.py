@@ -102,9 +102,8 @@ def _needed(gate: Gate, left: Value, right: Value) -> int:
 
     Returns 0 for a gate without percentiles and shares, and for a number above `_MOST_NEEDED`.
     """
-    from telemetry.statistics.confidence import least_count
-    from telemetry.statistics.hdr.ranks import parse_percentile
-    from telemetry.statistics.proportions import least_total
+    from telemetry.statistics.confidence import least_count, least_total
+    from telemetry.statistics.hdr.percentiles import parse_percentile
 
     ratios = [parse_percentile(term.percentile) for term in gate.terms if term.percentile]
     counts = [least_count(ratio, CONFIDENCE) or 0 for ratio in ratios if ratio[0] < ratio[1]]

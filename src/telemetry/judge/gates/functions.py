@@ -1,4 +1,4 @@
-"""The table of functions of gates."""
+"""The table of functions of gates, also of those about the run itself."""
 
 from __future__ import annotations
 
@@ -85,3 +85,29 @@ def not_in_windows(term: Term, every: Number | None) -> str:
     instead = f"`total({metric}) / {every}`" if tokens else f"`rate({metric})`"
     why = "counts from the first issue of all requests, so it is only known for the whole run, not for each window"
     return f"`{term.function}` {why}: remove `in every`, or write {instead}, the {which} in each window"
+
+
+FACTS: Final[dict[str, tuple[str, str]]] = {
+    "lost": ("", "events that were emitted but are not counted"),
+    "missing": ("", "of these, events that were sent but never arrived"),
+    "emitted": ("", "events of all producers"),
+    "applied": ("", "events that are counted"),
+    "repaired": ("", "batches that were missing and arrived later"),
+    "salvaged": ("", "events that were read from the memory of killed processes"),
+    "producers": ("", "how many there were, on all nodes"),
+    "nodes": ("", "how many nodes the run has"),
+    "incomplete_nodes": ("", "nodes whose events are not all counted, or not known"),
+    "elapsed": ("s", "how long the run took"),
+    "straggler": ("", "cost of the worst slow rank, as a share of a step; 0 if no rank is named"),
+    "straggler.cost": ("s", "the same as a time"),
+    "command.exit_code": ("", "exit code of the command; 128 + n if signal n ended it"),
+    "command.wall": ("s", "time from its start to its end"),
+    "command.cpu": ("s", "CPU time of the command, user and system"),
+    "command.max_rss": ("B", "its peak memory"),
+}
+"""Name → (unit, meaning)."""
+
+WORD_FACTS: Final[dict[str, tuple[str, ...]]] = {
+    "completeness": ("complete", "lossy", "incomplete", "interrupted"),
+}
+"""Facts with words as values → the words."""

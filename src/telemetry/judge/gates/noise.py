@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from telemetry.judge.gates.check import NoiseKey
 from telemetry.judge.gates.value import CONFIDENCE, Range
-from telemetry.statistics.run_noise import run_noise
+from telemetry.statistics.runs import run_noise
 from telemetry.store.calibrations import Calibration
 
 

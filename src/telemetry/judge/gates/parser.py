@@ -23,9 +23,8 @@ from telemetry.common.directions import better_of_name
 from telemetry.common.formatting import printable
 from telemetry.errors import UsageError
 from telemetry.judge.gates import units
-from telemetry.judge.gates.functions import BEST, FUNCTIONS, SHARE, not_in_windows
+from telemetry.judge.gates.functions import BEST, FACTS, FUNCTIONS, SHARE, WORD_FACTS, not_in_windows
 from telemetry.judge.gates.lexer import BARE_NAME, Scanner, TextSpan, Token, wrong
-from telemetry.judge.gates.run_facts import FACTS, WORD_FACTS
 from telemetry.judge.gates.tree import (
     BaselineTerm,
     Fact,

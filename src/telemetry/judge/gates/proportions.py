@@ -13,7 +13,7 @@ from telemetry.judge.gates.lexer import wrong
 from telemetry.judge.gates.tree import GateMetric, Term
 from telemetry.judge.gates.units import PLAIN, shown, unit_of
 from telemetry.judge.gates.value import CONFIDENCE, Range, Unknown, Value, fits
-from telemetry.statistics.proportions import wilson
+from telemetry.statistics.confidence import wilson
 from telemetry.wire import requests as words
 from telemetry.wire.report import Rate
 from telemetry.wire.snapshot import MetricsSnapshot

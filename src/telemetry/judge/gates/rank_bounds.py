@@ -17,7 +17,7 @@ from telemetry.judge.gates.evidence import Loss, Quantile, Share
 from telemetry.judge.gates.value import CONFIDENCE, Range
 from telemetry.statistics.confidence import rank_bounds
 from telemetry.statistics.hdr.layout import Layout
-from telemetry.statistics.hdr.ranks import parse_percentile, rank
+from telemetry.statistics.hdr.percentiles import parse_percentile, rank
 from telemetry.wire.cells import CELLS, edge
 from telemetry.wire.snapshot import SeriesStat
 from telemetry.wire.units import WHOLE

@@ -8,11 +8,10 @@ from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from telemetry.common.formatting import printable
-from telemetry.judge.gates.catalog import GateCatalog, with_labels
+from telemetry.judge.gates.catalog import CounterSum, GateCatalog, Summing, summed, with_labels
 from telemetry.judge.gates.evidence import GateInstrument, Labels
 from telemetry.judge.gates.functions import FUNCTIONS, SUM, function_of
 from telemetry.judge.gates.lexer import wrong
-from telemetry.judge.gates.sums import CounterSum, Summing, summed
 from telemetry.judge.gates.tree import Gate, GateMetric, Negated, Node, Operation, Term
 from telemetry.judge.gates.value import Unknown
 from telemetry.wire import requests as words

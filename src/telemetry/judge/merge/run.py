@@ -21,11 +21,19 @@ from telemetry.errors import RunDirectoryError, UsageError
 from telemetry.history.instrument_ids import series_id
 from telemetry.history.request_model import joined, shifted, time_range_of
 from telemetry.judge.merge.history import MergedHistory, OnProgress, add_histories
-from telemetry.judge.merge.numbers import MergedMoments, Number, carried, mean_of, plain, stddev_of, total_of
-from telemetry.judge.merge.result import merged_snapshot
+from telemetry.judge.merge.result import (
+    MergedMoments,
+    Number,
+    carried,
+    mean_of,
+    merged_snapshot,
+    plain,
+    stddev_of,
+    total_of,
+)
 from telemetry.judge.merge.sources import Input, SeriesId, labels, name_of
 from telemetry.statistics.hdr.layout import Layout
-from telemetry.statistics.hdr.ranks import parse_percentile, rank
+from telemetry.statistics.hdr.percentiles import parse_percentile, rank
 from telemetry.store.append_file import describe
 from telemetry.store.atomic import sync_directory
 from telemetry.store.final_snapshot import write_final

@@ -15,7 +15,7 @@ from telemetry.judge.sweeps.model import PointFigure, PointRun, Sweep, SweepColu
 from telemetry.judge.sweeps.params import told
 from telemetry.judge.sweeps.points import grouped, parameters_of, together
 from telemetry.judge.sweeps.verdicts import judged_by, knee, verdict
-from telemetry.statistics.proportions import wilson
+from telemetry.statistics.confidence import wilson
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import TERMINAL
 

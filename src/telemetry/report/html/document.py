@@ -14,14 +14,14 @@ from telemetry.history.span_model import SpanTimes, span_times
 from telemetry.report import accounting, brief, content
 from telemetry.report import series as measured
 from telemetry.report.backends import backends, state
+from telemetry.report.brief import machine_words, masked
 from telemetry.report.distributions import distributions
 from telemetry.report.gates import gate_lines, why
-from telemetry.report.glossary import explanation
-from telemetry.report.html.data import embedded
+from telemetry.report.html.data import Column, column, embedded
 from telemetry.report.html.grids import counters_data, gauges_data, held, over_time
-from telemetry.report.html.head import OUTCOMES, head
+from telemetry.report.html.head import OUTCOMES, head, tiles
+from telemetry.report.html.help import explanation
 from telemetry.report.html.main_series import LINES, NameGroup, main_groups
-from telemetry.report.html.numbers import Column, column
 from telemetry.report.html.over_time import TimeCharts, identity
 from telemetry.report.html.page import asset, page
 from telemetry.report.html.requests import requests_section, slots_section
@@ -30,9 +30,6 @@ from telemetry.report.html.sections import content as below_title
 from telemetry.report.html.series import series_data
 from telemetry.report.html.steps import steps_section
 from telemetry.report.html.stragglers import stragglers_section
-from telemetry.report.html.tiles import tiles
-from telemetry.report.machine import machine_words
-from telemetry.report.masked import masked
 from telemetry.report.nodes import nodes, not_well
 from telemetry.report.over_time import busiest
 from telemetry.report.requests import late

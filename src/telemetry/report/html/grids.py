@@ -13,8 +13,8 @@ from telemetry.common.formatting import printable
 from telemetry.history.curve_points import first_step, has_means, lowest_step
 from telemetry.history.rates import Paces
 from telemetry.redaction import COUNTER
+from telemetry.report.html.data import Column, column
 from telemetry.report.html.main_series import LINES
-from telemetry.report.html.numbers import Column, column
 from telemetry.report.html.over_time import LEAST_STEPS, marks
 from telemetry.report.series import part_s
 from telemetry.wire import spans as words

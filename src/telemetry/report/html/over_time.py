@@ -12,10 +12,10 @@ from telemetry.history.headlines import Figure
 from telemetry.history.rates import Pace, Paces
 from telemetry.history.request_model import request_counts
 from telemetry.report.content import headlines
-from telemetry.report.glossary import explanation
 from telemetry.report.html import overview
+from telemetry.report.html.data import Column, column, readable, rounded
+from telemetry.report.html.help import explanation
 from telemetry.report.html.main_series import LINES, NameGroup
-from telemetry.report.html.numbers import Column, column, readable, rounded
 from telemetry.wire.pictures import CounterOverTime, Distribution, HeatMap, Pictures, RequestsOverTime
 from telemetry.wire.report import Report, SeriesOverTime, SeriesPoint
 from telemetry.wire.snapshot import SeriesStat

@@ -9,8 +9,8 @@ from telemetry.common import wording
 from telemetry.common.directions import TROUBLE, words_of
 from telemetry.history.rates import Pace, Paces
 from telemetry.history.request_model import request_counts
+from telemetry.report.html.data import Column
 from telemetry.report.html.main_series import NameGroup, latencies
-from telemetry.report.html.numbers import Column
 from telemetry.report.series import part_s
 from telemetry.wire import requests as words
 from telemetry.wire.collectors import is_of_machine

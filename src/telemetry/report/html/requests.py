@@ -11,12 +11,10 @@ from typing import Final
 from telemetry.common import formatting
 from telemetry.common.formatting import number_of, printable
 from telemetry.history.request_model import Number, RequestCounts, request_counts
-from telemetry.report.html.data import embedded
+from telemetry.report.html.data import DIGITS_READ, column, embedded
 from telemetry.report.html.help import question
-from telemetry.report.html.numbers import DIGITS_READ, column
 from telemetry.report.html.sections import content, without_bounds
-from telemetry.report.request_phases import phases
-from telemetry.report.request_summary import MEAN_REQUEST, sections_of
+from telemetry.report.request_summary import MEAN_REQUEST, phases, sections_of
 from telemetry.report.requests import is_part, outcomes
 from telemetry.report.table import DOT, ReportTable, Section
 from telemetry.wire.report import Report

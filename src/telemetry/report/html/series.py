@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from telemetry.common import formatting, wording
 from telemetry.common.formatting import printable
-from telemetry.report.glossary import explanation
-from telemetry.report.html.numbers import DIGITS, Column, column, rounded
+from telemetry.report.html.data import DIGITS, Column, column, rounded
+from telemetry.report.html.help import explanation
 from telemetry.report.html.over_time import PERCENTILES, identity
 from telemetry.report.series import between, bounds_of, confidence, percentile_keys, percentile_words
 from telemetry.wire.pictures import Distribution, Pictures

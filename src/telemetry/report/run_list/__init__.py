@@ -1,6 +1,13 @@
 """A list of runs as one page: their figures, what differs between them, and their curves over each other."""
 
-from telemetry.report.run_list.details import Room, RunDetails, details_of, live_details
-from telemetry.report.run_list.page import Health, ListedRun, run_list_page
+from telemetry.report.run_list.page import (
+    Health,
+    ListedRun,
+    Room,
+    RunDetails,
+    details_of,
+    live_details,
+    run_list_page,
+)
 
 __all__ = ["Health", "ListedRun", "Room", "RunDetails", "details_of", "live_details", "run_list_page"]

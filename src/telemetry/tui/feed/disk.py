@@ -8,15 +8,11 @@ from collections.abc import Sequence
 from telemetry.errors import RunDirectoryError
 from telemetry.history.interval_source import DiskIntervals
 from telemetry.store.run_directory import RunDirectory
-from telemetry.tui.feed.gates import GatesWatch
 from telemetry.tui.feed.history_thread import HistoryThread
-from telemetry.tui.feed.local_files import members_of, remedy_of, result_of
+from telemetry.tui.feed.local_files import GatesWatch, OutputTail, members_of, remedy_of, result_of
 from telemetry.tui.feed.member_requests import MemberRequests
-from telemetry.tui.feed.news import NewSnapshot, Tell, ViewerNote
-from telemetry.tui.feed.news_channel import NewsChannel
-from telemetry.tui.feed.output import OutputTail
-from telemetry.tui.feed.step_records import DiskRecords
-from telemetry.tui.feed.steps_thread import StepsThread
+from telemetry.tui.feed.news import NewsChannel, NewSnapshot, Tell, ViewerNote
+from telemetry.tui.feed.steps_thread import DiskRecords, StepsThread
 from telemetry.tui.model.scene import SeriesId
 from telemetry.wire.control import MemberFacts
 from telemetry.wire.snapshot import MetricsSnapshot

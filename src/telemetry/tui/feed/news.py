@@ -1,4 +1,4 @@
-"""Messages from a feed, and requests to it."""
+"""Messages from a feed, requests to it, and the channel that carries them."""
 
 from __future__ import annotations
 
@@ -152,3 +152,21 @@ class NewsFeed(Protocol):
 
     def close(self) -> None:
         """End all threads. No news is sent afterwards. May be called twice."""
+
+
+class NewsChannel:
+    """A channel that passes news on between `open` and `close`. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._tell: Tell | None = None
+
+    def open(self, tell: Tell) -> None:
+        self._tell = tell
+
+    def close(self) -> None:
+        self._tell = None
+
+    def tell(self, news: News) -> None:
+        tell = self._tell
+        if tell is not None:
+            tell(news)

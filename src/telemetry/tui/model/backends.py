@@ -9,8 +9,7 @@ from telemetry.common import formatting, wording
 from telemetry.common.formatting import printable
 from telemetry.common.wording import BackendWording, Health
 from telemetry.tui.model import numbers
-from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row, Tone
-from telemetry.tui.model.lines import BETWEEN, cut, elided, width_of
+from telemetry.tui.model.grid import BETWEEN, Cell, Column, Grid, Line, Row, Tone, cut, elided, width_of
 from telemetry.tui.model.scene import Scene, View
 from telemetry.wire.snapshot import TERMINAL, BackendStat, MetricsSnapshot
 

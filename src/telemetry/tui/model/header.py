@@ -11,8 +11,20 @@ from telemetry.common import formatting, wording
 from telemetry.common.formatting import number_of, printable
 from telemetry.history.headlines import not_finite
 from telemetry.tui.model import numbers
-from telemetry.tui.model.grid import Cell, Line, Tone
-from telemetry.tui.model.lines import BETWEEN, Piece, apart, cut, elided, fitted, taken, width_of, wrapped
+from telemetry.tui.model.grid import (
+    BETWEEN,
+    Cell,
+    Line,
+    Piece,
+    Tone,
+    apart,
+    cut,
+    elided,
+    fitted,
+    taken,
+    width_of,
+    wrapped,
+)
 from telemetry.tui.model.scene import Scene, Units, View
 from telemetry.tui.model.visible_series import moment_words
 from telemetry.wire.gates import RUN_EXIT_CODES, GateResult, Outcome, worst

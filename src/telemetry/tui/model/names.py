@@ -1,4 +1,4 @@
-"""Names of rows, shortened to the width of their column."""
+"""Names of rows and of producers, shortened to the width of their column."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Final
 
 from rich.cells import cell_len
 
-from telemetry.common.formatting import MORE, without_middle
+from telemetry.common.formatting import MORE, printable, without_middle
+from telemetry.tui.model.scene import Scene
 
 _PIN: Final = "★ "
 _FORM: Final = re.compile(r"([^{]+)\{(.+)\}( \[[^\]]*\])?")
@@ -106,3 +107,25 @@ def _cut(row: _Name, keys: Sequence[str], width: int) -> str:
     head = without_middle(row.name, max(least, room - cell_len(values)), cell_len)
     inside = without_middle(values, max(1, room - cell_len(head)), cell_len)
     return without_middle(f"{row.mark}{head}{{{inside}}}", width, cell_len)
+
+
+def short_names(scene: Scene) -> Mapping[str, str]:
+    """Return names without host and process, by producer id; the id of a node is that of its leaf.
+
+    A producer of a node is known once the node was opened.
+    """
+    if scene.snapshot is None:
+        return {}
+    nodes = {stat.leaf: stat.node for stat in scene.snapshot.nodes if stat.leaf}
+    name_by_id = {leaf: printable(name) for leaf, name in nodes.items()}
+    for stat in scene.snapshot.producers:
+        name_by_id[stat.producer] = _short(stat.rank, stat.name or stat.producer)
+    for leaf, members in scene.members.items():
+        for member in members:
+            name = _short(member.rank, member.name or member.producer)
+            name_by_id[member.producer] = f"{name} on {printable(nodes.get(leaf, leaf))}"
+    return name_by_id
+
+
+def _short(rank: int | None, name: str) -> str:
+    return f"rank {rank}" if rank is not None else printable(name)

@@ -10,9 +10,8 @@ from typing import Final
 from telemetry.common import formatting, wording
 from telemetry.common.formatting import NOTHING, printable
 from telemetry.tui.model import numbers
-from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row, Tone
+from telemetry.tui.model.grid import Cell, Column, Grid, Line, Piece, Row, Tone, fitted
 from telemetry.tui.model.header import reporting
-from telemetry.tui.model.lines import Piece, fitted
 from telemetry.tui.model.nodes import SORTERS, node_rows
 from telemetry.tui.model.scene import Scene, View
 from telemetry.tui.model.visible_series import in_order, is_over, matches

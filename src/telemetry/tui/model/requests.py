@@ -13,8 +13,7 @@ from telemetry.common.formatting import NOTHING, number_of, printable
 from telemetry.errors import UsageError
 from telemetry.history.request_model import RequestCounts
 from telemetry.tui.model import numbers, rows
-from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row, Tone
-from telemetry.tui.model.lines import Piece, elided, fitted
+from telemetry.tui.model.grid import Cell, Column, Grid, Line, Piece, Row, Tone, elided, fitted
 from telemetry.tui.model.request_flow import Flow, flows, has_requests
 from telemetry.tui.model.scene import Scene, SeriesId, View, series_id
 from telemetry.tui.model.steps import has_steps

@@ -1,28 +1,26 @@
-"""The screen of one series: its numbers, its distribution, and its values over time."""
+"""The screen of one series: its figures and warnings, its distribution, and its values over time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
 from telemetry.common import formatting, wording
-from telemetry.common.formatting import printable
-from telemetry.history.fair_rates import Activity
-from telemetry.history.intervals.digest import Digest
+from telemetry.common.formatting import NOTHING, number_of, printable
 from telemetry.history.intervals.figures import Figures
+from telemetry.history.intervals.histograms import Digest
 from telemetry.history.intervals.timeline import Point, Timeline
-from telemetry.history.rates import Paces
+from telemetry.history.rates import Activity, Paces
 from telemetry.tui.model import numbers, series_plots
-from telemetry.tui.model import series_facts as facts
-from telemetry.tui.model.grid import Cell, Line
-from telemetry.tui.model.lines import Piece, fitted, taken, wrapped
+from telemetry.tui.model.grid import Cell, Line, Piece, Tone, cut, fitted, taken, width_of, wrapped
 from telemetry.tui.model.plot import Plot
-from telemetry.tui.model.scene import Scene, SeriesId, View, series_id
+from telemetry.tui.model.scene import Scene, SeriesId, Units, View, series_id
 from telemetry.tui.model.visible_series import (
     WHOLE_RUN,
     beyond,
+    few_beyond,
     figures_of,
     is_over,
     is_read,
@@ -133,15 +131,15 @@ def figures_shown(scene: Scene, view: View, stat: SeriesStat, digest: Digest | N
 def _facts(subject: _Subject, width: int) -> tuple[Line, ...]:
     stat, snapshot, base = subject.stat, subject.snapshot, subject.base
     whole = subject.scene.moment is None and subject.view.figures == "run"
-    time_ranges = [facts.FactColumn("run", run_figures(stat, snapshot), stat.stddev, chosen=whole)]
+    time_ranges = [FactColumn("run", run_figures(stat, snapshot), stat.stddev, chosen=whole)]
     if not whole:
         figures = figures_shown(subject.scene, subject.view, stat, subject.digest)
-        time_ranges.insert(0, facts.FactColumn(subject.words.removesuffix(" UTC"), figures, chosen=True))
+        time_ranges.insert(0, FactColumn(subject.words.removesuffix(" UTC"), figures, chosen=True))
     before = None
     if base is not None and subject.scene.baseline is not None:
-        before = facts.FactColumn("baseline", run_figures(base, subject.scene.baseline), base.stddev)
-    lines = [*_title(subject, width), *facts.table(time_ranges, before, stat.unit, subject.view.units, width)]
-    for warning in facts.warnings(stat, time_ranges[0].figures, subject.words):
+        before = FactColumn("baseline", run_figures(base, subject.scene.baseline), base.stddev)
+    lines = [*_title(subject, width), *table(time_ranges, before, stat.unit, subject.view.units, width)]
+    for warning in warnings(stat, time_ranges[0].figures, subject.words):
         lines += wrapped(f"! {warning}", "warn", width)
     if snapshot.state in TERMINAL and snapshot.exact_reason and not stat.exact:
         lines += wrapped(f"not exact: {printable(snapshot.exact_reason)}", "dim", width)
@@ -216,3 +214,112 @@ def _courses(subject: _Subject, timeline: Timeline | None, width: int) -> tuple[
         series_plots.over_time_plot(points, times, stat.unit, units),
         series_plots.rate_plot(points, times, units, activity),
     )
+
+
+_GAP: Final = 2
+_IN_FULL_BELOW: Final = 10_000_000
+"""Count above which numbers are scaled: up to nine columns, the width of other figures."""
+_MOMENTS: Final = ("mean", "stddev", "min")
+
+
+@dataclass(frozen=True, slots=True)
+class FactColumn:
+    """Figures under a title. `stddev` is known for whole runs only."""
+
+    title: str
+    figures: Figures
+    stddev: float | None = None
+    chosen: bool = False
+    """True for the time range that tables show."""
+
+
+def table(
+    time_ranges: Sequence[FactColumn], base: FactColumn | None, unit: str, units: Units, width: int
+) -> list[Line]:
+    """Lay out a line for each time range if `width` has room for all figures, else a line for each figure.
+
+    The difference between the chosen time range and the baseline is below the baseline, or beside it.
+    """
+    keys = sorted({key for each in time_ranges for key in each.figures.percentiles}, key=wording.by_number)
+    names = ["count", "rate", *_MOMENTS, *(f"p{formatting.printable(key)}" for key in keys), "max"]
+    columns: list[list[Cell]] = [[Cell(""), *(Cell(name, "dim") for name in names)]]
+    for each in [*time_ranges, *([base] if base else [])]:
+        tone: Tone = "strong" if each.chosen else "dim"
+        columns.append([Cell(each.title, tone), *_cells(each, keys, unit, units)])
+    chosen = next((each for each in time_ranges if each.chosen), None)
+    if base and chosen:
+        columns.append([Cell("Δ", "dim"), *_changes(chosen, base, keys, unit)])
+    sideways = _aligned(columns)
+    if all(width_of(line) <= width for line in sideways):
+        return sideways
+    standing = _aligned([list(line) for line in zip(*columns, strict=True)])
+    return [cut(line, width) for line in standing]
+
+
+def warnings(stat: SeriesStat, chosen: Figures, window_words: str) -> Iterator[str]:
+    """Yield warnings about the figures, in plain words."""
+    if not chosen.count:
+        yield f"no values in the {window_words}"
+    few = [key for key in sorted(chosen.percentiles, key=wording.by_number) if few_beyond(key, chosen.count)]
+    if few:
+        yield _few(few, chosen.count)
+    if outside := wording.outside(stat):
+        lost = "; percentiles have no error bound" if stat.above else ""
+        yield f"{outside}{lost}"
+
+
+def _few(percentiles: Sequence[str], count: int) -> str:
+    """Return the warning for these percentiles, ascending: fewer than FEW values lie beyond each."""
+    name, above = f"p{formatting.printable(percentiles[0])}", beyond(percentiles[0], count)
+    of = number_of(count, "value")
+    if not above:
+        return f"{name} is the greatest of {of}"
+    subject = f"{name} and higher rest" if len(percentiles) > 1 else f"{name} rests"
+    return f"{subject} on few values: {above} of {of} {'lie' if above > 1 else 'lies'} beyond {name}"
+
+
+def _cells(time_range: FactColumn, keys: Sequence[str], unit: str, units: Units) -> Iterator[Cell]:
+    figures = time_range.figures
+    full = units == "raw" or figures.count < _IN_FULL_BELOW
+    yield Cell(formatting.count(figures.count) if full else formatting.scaled(figures.count))
+    yield Cell(numbers.rate(figures.rate, "", units))
+    mean = figures.total / figures.count if figures.count and figures.max is not None else None
+    for value in (mean, time_range.stddev, figures.min):
+        yield _value(value, unit, units)
+    for key in keys:
+        yield _value(figures.percentiles.get(key), unit, units, few=few_beyond(key, figures.count))
+    yield _value(figures.max, unit, units)
+
+
+def _value(value: float | None, unit: str, units: Units, *, few: bool = False) -> Cell:
+    text = numbers.value(value, unit, units)
+    return Cell(text, "dim" if few or text == NOTHING else "plain")
+
+
+def _changes(now: FactColumn, base: FactColumn, keys: Sequence[str], unit: str) -> Iterator[Cell]:
+    """Yield the differences. Counts and extremes grow with the length of a run, so they are not compared."""
+    yield Cell("")
+    yield _change(now.figures.rate, base.figures.rate, "")
+    for _ in _MOMENTS:
+        yield Cell("")
+    for key in keys:
+        yield _change(now.figures.percentiles.get(key), base.figures.percentiles.get(key), unit)
+    yield Cell("")
+
+
+def _change(now: float | None, before: float | None, unit: str) -> Cell:
+    difference = numbers.change(now, before)
+    return Cell(numbers.change_words(difference), numbers.change_tone(difference, unit))
+
+
+def _aligned(lines: Sequence[Sequence[Cell]]) -> list[Line]:
+    """Align the first column to the left, all others to the right."""
+    widths = [max(formatting.columns(line[index].text) for line in lines) for index in range(len(lines[0]))]
+    return [tuple(_padded(line, widths)) for line in lines]
+
+
+def _padded(line: Sequence[Cell], widths: Sequence[int]) -> Iterator[Cell]:
+    for index, (cell, width) in enumerate(zip(line, widths, strict=True)):
+        space = " " * (width - formatting.columns(cell.text))
+        text = f"{' ' * _GAP}{space}{cell.text}" if index else f"{cell.text}{space}"
+        yield Cell(text, cell.tone)

@@ -11,13 +11,23 @@ from statistics import median_low
 from typing import Final, NamedTuple
 
 from telemetry.common import formatting
-from telemetry.history.fair_rates import Activity, RateSteps
-from telemetry.history.intervals.digest import Digest
+from telemetry.history.intervals.histograms import Digest
 from telemetry.history.intervals.timeline import Point, Timeline
+from telemetry.history.rates import Activity, RateSteps
 from telemetry.tui.model import numbers
-from telemetry.tui.model.axes import PlotAxis, axis_of, rate_axis, spaced, tick_words, time_ticks, value_axis
 from telemetry.tui.model.grid import Tone
-from telemetry.tui.model.plot import Plot, Tick, Trace
+from telemetry.tui.model.plot import (
+    Plot,
+    PlotAxis,
+    Tick,
+    Trace,
+    axis_of,
+    rate_axis,
+    spaced,
+    tick_words,
+    time_ticks,
+    value_axis,
+)
 from telemetry.tui.model.scene import Scene, SeriesId, Units, View
 from telemetry.tui.model.visible_series import beyond, is_over, is_read
 from telemetry.wire.cells import edge

@@ -10,8 +10,7 @@ from telemetry.common import formatting
 from telemetry.common.formatting import NOTHING, printable
 from telemetry.history.span_model import SpanTimes, span_times
 from telemetry.tui.model import numbers
-from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row
-from telemetry.tui.model.lines import Piece, fitted
+from telemetry.tui.model.grid import Cell, Column, Grid, Line, Piece, Row, fitted
 from telemetry.tui.model.scene import Scene, View, series_id
 from telemetry.tui.model.visible_series import key_of, matches
 from telemetry.wire.spans import DURATION, UNIT

@@ -14,9 +14,8 @@ from telemetry.common import formatting
 from telemetry.common.directions import better_of_name, is_count
 from telemetry.common.formatting import columns, number_of, printable
 from telemetry.tui.model import numbers
-from telemetry.tui.model.grid import Cell, Line, Tone
-from telemetry.tui.model.lines import Piece, cut, elided, fitted, width_of
-from telemetry.tui.model.producer_names import short_names
+from telemetry.tui.model.grid import Cell, Line, Piece, Tone, cut, elided, fitted, width_of
+from telemetry.tui.model.names import short_names
 from telemetry.tui.model.scene import Scene, Units, View
 from telemetry.tui.model.steps import USUAL_OPEN, steps_per_s, waiting_words
 from telemetry.tui.model.visible_series import matches

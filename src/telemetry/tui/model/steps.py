@@ -12,9 +12,8 @@ from telemetry.common.formatting import NOTHING, number_of, printable
 from telemetry.history.rates import Paces
 from telemetry.tui.model import numbers
 from telemetry.tui.model.backends import backends
-from telemetry.tui.model.grid import Cell, Column, Grid, Line, Row
-from telemetry.tui.model.lines import Piece, fitted
-from telemetry.tui.model.producer_names import short_names
+from telemetry.tui.model.grid import Cell, Column, Grid, Line, Piece, Row, fitted
+from telemetry.tui.model.names import short_names
 from telemetry.tui.model.request_flow import has_requests
 from telemetry.tui.model.scene import Scene, View
 from telemetry.tui.model.spans import has_spans

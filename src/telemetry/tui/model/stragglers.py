@@ -9,8 +9,7 @@ from typing import Final
 from telemetry.common import formatting
 from telemetry.common.formatting import columns, printable
 from telemetry.history.stragglers import heat, scale, sentences
-from telemetry.tui.model.grid import Cell, Line
-from telemetry.tui.model.lines import elided, wrapped
+from telemetry.tui.model.grid import Cell, Line, elided, wrapped
 from telemetry.tui.model.scene import Scene
 from telemetry.wire.report import LagMap, Stragglers
 

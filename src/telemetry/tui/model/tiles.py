@@ -8,8 +8,7 @@ from typing import Final
 
 from telemetry.common.formatting import columns, duration_s
 from telemetry.history.headlines import Figure, Headline, headline, makes_room
-from telemetry.tui.model.grid import Cell, Line, Tone
-from telemetry.tui.model.lines import elided
+from telemetry.tui.model.grid import Cell, Line, Tone, elided
 from telemetry.tui.model.names import fitted_names
 from telemetry.tui.model.scene import Scene, View
 from telemetry.tui.model.visible_series import is_over

@@ -14,7 +14,7 @@ from telemetry.errors import UsageError
 from telemetry.history.intervals.figures import Figures
 from telemetry.history.rates import Paces
 from telemetry.history.request_model import request_instruments, without_requests
-from telemetry.statistics.hdr.ranks import parse_percentile, rank
+from telemetry.statistics.hdr.percentiles import parse_percentile, rank
 from telemetry.tui.model import numbers
 from telemetry.tui.model.scene import RangeFigures, Scene, SeriesId, Trend, View, series_id
 from telemetry.tui.model.sparkline import movement

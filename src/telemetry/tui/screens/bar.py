@@ -10,8 +10,7 @@ from textual.events import Click
 from textual.strip import Strip
 from textual.widget import Widget
 
-from telemetry.tui.model.grid import Cell, Line
-from telemetry.tui.model.lines import cut, width_of
+from telemetry.tui.model.grid import Cell, Line, cut, width_of
 from telemetry.tui.tabs import TABS
 from telemetry.tui.theme import palette
 

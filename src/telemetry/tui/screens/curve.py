@@ -10,11 +10,9 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from telemetry.tui.keys import bindings
-from telemetry.tui.model.curve_detail import ZOOM_MOST, Cursor, CurveDetail
+from telemetry.tui.model.curve_detail import ZOOM_MOST, Cursor, CurveDetail, step_detail, value_detail
 from telemetry.tui.model.grid import Line
 from telemetry.tui.model.plot import Plot
-from telemetry.tui.model.step_detail import step_detail
-from telemetry.tui.model.value_detail import value_detail
 from telemetry.tui.screens.base import CockpitScreen, ScreenContent
 from telemetry.tui.widgets.lines_view import HeaderView
 from telemetry.tui.widgets.plot_view import PlotView

@@ -9,13 +9,10 @@ from textual.containers import Container
 
 from telemetry.tui.keys import bindings
 from telemetry.tui.model.grid import Line
-from telemetry.tui.model.machine import machine_line
-from telemetry.tui.model.overview import overview, resized, sort_keys
+from telemetry.tui.model.overview import machine_line, overview, resized, sort_keys
 from telemetry.tui.model.scene import Scene, View
 from telemetry.tui.model.tiles import tiles
-from telemetry.tui.screens.base import ScreenContent
-from telemetry.tui.screens.filter import FilterLine
-from telemetry.tui.screens.tables import OthersTable, SeriesTable, TablesScreen
+from telemetry.tui.screens.base import FilterLine, OthersTable, ScreenContent, SeriesTable, TablesScreen
 from telemetry.tui.widgets.grid_view import GridView
 from telemetry.tui.widgets.lines_view import HeaderView
 from telemetry.tui.widgets.plot_view import PlotView

@@ -11,12 +11,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from telemetry.tui.keys import bindings
-from telemetry.tui.model.grid import Grid, Line, Row
-from telemetry.tui.model.lines import elided, width_of
+from telemetry.tui.model.grid import Grid, Line, Row, elided, width_of
 from telemetry.tui.model.producers import producers, sort_keys, total
 from telemetry.tui.model.scene import Scene, View
-from telemetry.tui.screens.base import ScreenContent
-from telemetry.tui.screens.filter import FilteringScreen, FilterLine
+from telemetry.tui.screens.base import FilteringScreen, FilterLine, ScreenContent
 from telemetry.tui.widgets.grid_view import GridView
 from telemetry.tui.widgets.lines_view import HeaderView
 

@@ -11,9 +11,7 @@ from telemetry.tui.keys import bindings
 from telemetry.tui.model.grid import Line
 from telemetry.tui.model.requests import requests
 from telemetry.tui.model.scene import Scene, View
-from telemetry.tui.screens.base import ScreenContent
-from telemetry.tui.screens.filter import FilterLine
-from telemetry.tui.screens.tables import SeriesTable, TablesScreen, ValuesTable
+from telemetry.tui.screens.base import FilterLine, ScreenContent, SeriesTable, TablesScreen, ValuesTable
 from telemetry.tui.widgets.plot_view import PlotView
 
 FRAME_LINES: Final = 8

@@ -6,14 +6,11 @@ from textual.app import ComposeResult
 
 from telemetry.common.formatting import number_of
 from telemetry.tui.keys import bindings
-from telemetry.tui.model.grid import Line
-from telemetry.tui.model.lines import Piece, fitted
+from telemetry.tui.model.grid import Line, Piece, fitted
 from telemetry.tui.model.scene import Scene, View
 from telemetry.tui.model.spans import spans_table
 from telemetry.tui.model.visible_series import WHOLE_RUN
-from telemetry.tui.screens.base import ScreenContent
-from telemetry.tui.screens.filter import FilteringScreen, FilterLine
-from telemetry.tui.screens.tables import SeriesTable
+from telemetry.tui.screens.base import FilteringScreen, FilterLine, ScreenContent, SeriesTable
 
 
 class SpansScreen(FilteringScreen):

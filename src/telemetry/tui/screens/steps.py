@@ -14,9 +14,7 @@ from telemetry.tui.model.scene import Scene, View
 from telemetry.tui.model.step_grid import CurveId, step_grid
 from telemetry.tui.model.steps import StepsContent, caption, chosen, steps
 from telemetry.tui.model.stragglers import stragglers, verdict
-from telemetry.tui.screens.base import ScreenContent
-from telemetry.tui.screens.filter import FilteringScreen, FilterLine
-from telemetry.tui.screens.tables import ValuesTable
+from telemetry.tui.screens.base import FilteringScreen, FilterLine, ScreenContent, ValuesTable
 from telemetry.tui.widgets.curve_grid import CurveGrid
 from telemetry.tui.widgets.grid_view import GridView
 from telemetry.tui.widgets.lines_view import HeaderView

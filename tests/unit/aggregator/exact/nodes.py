@@ -7,12 +7,18 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from telemetry.aggregator.exact.node_answer import LeafAnswer, add_part
-from telemetry.aggregator.exact.node_search import LeafSeries, leaf_pass, search_messages, spans_of_leaf
+from telemetry.aggregator.exact.node_search import (
+    LeafAnswer,
+    LeafSeries,
+    add_part,
+    leaf_pass,
+    search_messages,
+    spans_of_leaf,
+)
 from telemetry.aggregator.exact.percentiles import ExactPass
 from telemetry.aggregator.series.table import SeriesTable
 from telemetry.wire.codec import decode_request, decode_response, encode_control
-from telemetry.wire.search import Found, Search
+from telemetry.wire.nodes import Found, Search
 
 PERCENTILES = ("1", "50", "75", "90", "99", "99.9", "100")
 KINDS = 3

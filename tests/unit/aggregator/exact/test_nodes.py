@@ -8,16 +8,14 @@ from msgspec.structs import replace
 from tests.unit.aggregator.exact.nodes import PERCENTILES, Leaf, Values, root_table, search_nodes
 
 from telemetry import limits
-from telemetry.aggregator.exact import node_answer, node_search
-from telemetry.aggregator.exact.node_answer import add_part
-from telemetry.aggregator.exact.node_search import leaf_pass, search_messages, spans_of_leaf
-from telemetry.aggregator.exact.one_pass import OnePass
+from telemetry.aggregator.exact import node_search
+from telemetry.aggregator.exact.node_search import add_part, leaf_pass, search_messages, spans_of_leaf
+from telemetry.aggregator.exact.one_pass import KEPT_SPANS, OnePass, PassPlan, ValueRange, ordinal
 from telemetry.aggregator.exact.percentiles import ExactPass
-from telemetry.aggregator.exact.ranges import KEPT_SPANS, PassPlan, ValueRange, ordinal
 from telemetry.aggregator.series.table import SeriesTable
-from telemetry.statistics.hdr.ranks import parse_percentile, rank
+from telemetry.statistics.hdr.percentiles import parse_percentile, rank
 from telemetry.wire.codec import encode_control
-from telemetry.wire.search import (
+from telemetry.wire.nodes import (
     DISAGREES,
     OTHER_LAYOUT,
     Found,
@@ -129,8 +127,8 @@ def test_a_leaf_keeps_more_ranges_than_the_root() -> None:
 def test_both_ways_take_several_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spans, values and bins are divided over parts wherever a part is full."""
     monkeypatch.setattr(node_search, "_RANGES_A_PART", 4)
-    monkeypatch.setattr(node_answer, "_VALUES_A_PART", 7)
-    monkeypatch.setattr(node_answer, "_BINS_A_PART", 3)
+    monkeypatch.setattr(node_search, "_VALUES_A_PART", 7)
+    monkeypatch.setattr(node_search, "_BINS_A_PART", 3)
     leaves = three_leaves()
     table = root_table(3, leaves)
     for memory_bytes in (limits.EXACT_MEMORY_BYTES, LITTLE):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from telemetry.aggregator.exact.percentiles import ExactPass
 from telemetry.aggregator.series.table import SeriesTable
-from telemetry.statistics.hdr.ranks import parse_percentile, rank
+from telemetry.statistics.hdr.percentiles import parse_percentile, rank
 
 PERCENTILES = ("1", "50", "75", "90", "99", "99.9", "99.99", "100")
 Values = NDArray[np.float64]

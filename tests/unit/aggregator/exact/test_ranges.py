@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 
-from telemetry.aggregator.exact.ranges import (
+from telemetry.aggregator.exact.one_pass import (
     HIGHEST_ORDINAL,
     KeptValues,
     Narrowing,

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.hand_made_leaf import MONO_NS, SECOND, WALL_NS, HandMadeLeaf, member, relay
 
 from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts
-from telemetry.aggregator.nodes.own_account import LeafFacts
+from telemetry.aggregator.nodes.leaf_side import LeafFacts
 from telemetry.testing import batch
 from telemetry.wire.consistency import contradiction
 from telemetry.wire.control import End, ExpectNodes, Hello, MemberFacts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from telemetry.aggregator.producers.budget import Budget
+from telemetry.aggregator.budgets import Budget
 
 
 def test_takes_all_or_nothing() -> None:

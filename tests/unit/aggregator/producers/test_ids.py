@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from telemetry import limits
-from telemetry.aggregator.producers.budget import Budget
+from telemetry.aggregator.budgets import Budget
 from telemetry.aggregator.producers.ids import IdTable
-from telemetry.aggregator.routes import MALFORMED, UNKNOWN
-from telemetry.aggregator.rows import shift_ids
+from telemetry.aggregator.rows import MALFORMED, UNKNOWN, shift_ids
 
 
 def _look_up(table: IdTable, ids: list[float]) -> list[int]:

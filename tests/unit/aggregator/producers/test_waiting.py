@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from telemetry.aggregator.producers.budget import Budget
-from telemetry.aggregator.producers.ids import IdTable
-from telemetry.aggregator.producers.waiting import Waiting, WaitingRows
+from telemetry.aggregator.budgets import Budget
+from telemetry.aggregator.producers.ids import IdTable, Waiting, WaitingRows
 
 
 def _rows(*ids: int) -> Waiting:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from telemetry import limits
+from telemetry.aggregator.checkpoint import encode, load, save
 from telemetry.aggregator.series import extents
 from telemetry.aggregator.series.extents import Tail
-from telemetry.aggregator.state import encode, load, save
 
 
 def added(tail: Tail, *rows: tuple[int, int, float]) -> Tail:

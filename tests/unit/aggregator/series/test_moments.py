@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 from tests.unit.aggregator.nodes.leaf_and_root import series as leaf_series
 
+from telemetry.aggregator.checkpoint import encode, load, save
 from telemetry.aggregator.series import moments as series_moments
 from telemetry.aggregator.series.moments import Moments
 from telemetry.aggregator.series.summary import SeriesSummary
-from telemetry.aggregator.state import encode, load, save
 
 
 class Recorder:

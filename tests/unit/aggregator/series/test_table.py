@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from tests.unit.aggregator.nodes.leaf_and_root import series as leaf_series
 
 from telemetry import limits
+from telemetry.aggregator.checkpoint import encode, load, save
 from telemetry.aggregator.nodes.columns import SeriesArrays
 from telemetry.aggregator.series.table import SeriesTable
 from telemetry.aggregator.snapshot_numbers import bounded
-from telemetry.aggregator.state import encode, load, save
 from telemetry.errors import UsageError
 from telemetry.statistics.hdr.layout import Layout
-from telemetry.statistics.hdr.ranks import parse_percentile, rank
+from telemetry.statistics.hdr.percentiles import parse_percentile, rank
 from telemetry.wire.cells import cell, edge
 from telemetry.wire.history import SeriesColumns
 from telemetry.wire.snapshot import SeriesStat

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from tests.unit.aggregator.stepping import SECOND, Bench
 
-from telemetry.aggregator.state import encode, load, save
+from telemetry.aggregator.checkpoint import encode, load, save
 from telemetry.aggregator.steps.merger import StepMerger
 from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import Axis, ClosingRule

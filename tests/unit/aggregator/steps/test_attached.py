@@ -9,7 +9,7 @@ import pytest
 from tests.unit.aggregator.stepping import Bench
 
 from telemetry import limits
-from telemetry.aggregator.state import encode, load, save
+from telemetry.aggregator.checkpoint import encode, load, save
 from telemetry.aggregator.steps.merger import Attached, AttachedRecords
 from telemetry.wire.control import StepDistribution
 from telemetry.wire.events import Bins, Note, StepClear

@@ -9,8 +9,8 @@ import pytest
 from tests.unit.aggregator.stepping import SECOND, Bench
 
 from telemetry import limits
+from telemetry.aggregator.checkpoint import encode, load, save
 from telemetry.aggregator.run_clock import RunClock
-from telemetry.aggregator.state import encode, load, save
 from telemetry.aggregator.steps.merger import StepMerger
 from telemetry.aggregator.steps.step import FinishedStep
 from telemetry.wire.drop_reasons import Reason

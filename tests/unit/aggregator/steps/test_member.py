@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from telemetry import limits
-from telemetry.aggregator.steps.member import NOTHING_ENDED, AxisMember, EndClaim
+from telemetry.aggregator.steps.members import NOTHING_ENDED, AxisMember, EndClaim
 
 
 def test_a_claim_counts_once_nothing_is_missing_below_it() -> None:

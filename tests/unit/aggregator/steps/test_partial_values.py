@@ -7,7 +7,7 @@ import math
 import pytest
 from msgspec.structs import replace
 
-from telemetry.aggregator.steps.partial_values import (
+from telemetry.aggregator.steps.reported_part import (
     is_possible,
     joined,
     mean_of,

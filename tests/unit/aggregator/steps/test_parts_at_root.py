@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.unit.aggregator.steps.nodes import RootBench, value
 
 from telemetry import limits
-from telemetry.aggregator.state import encode, load, save
+from telemetry.aggregator.checkpoint import encode, load, save
 from telemetry.aggregator.steps.merger import StepMerger
 from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import Axis, Spread, StepClear

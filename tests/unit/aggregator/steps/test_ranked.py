@@ -8,7 +8,7 @@ from tests.unit.aggregator.stepping import Bench
 
 from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig
-from telemetry.aggregator.state import encode, load, save
+from telemetry.aggregator.checkpoint import encode, load, save
 from telemetry.aggregator.steps.merger import StepMerger
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS, WALL_NS

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.aggregator.stepping import Bench
 
 from telemetry import limits
-from telemetry.aggregator.state import encode, load, save
+from telemetry.aggregator.checkpoint import encode, load, save
 from telemetry.aggregator.steps.merger import StepMerger
 from telemetry.aggregator.steps.step import FinishedStep
 from telemetry.wire.control import StepState

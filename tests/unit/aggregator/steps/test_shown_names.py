@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from telemetry import limits
-from telemetry.aggregator.state import encode, load, save
+from telemetry.aggregator.checkpoint import encode, load, save
 from telemetry.aggregator.steps.shown_names import ShownNames
 
 WARNING = "values of more than 3 names of steps, or too long ones: the rest is not shown"

@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry.backends.axis_owners import AxisOwners
 from telemetry.backends.clearml.events import ClearMLEvents, split
 from telemetry.backends.items import Histogram, Item, Reading, SeriesReading, Step, Table, Text
+from telemetry.backends.naming import AxisOwners
 from telemetry.wire.events import Spread
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from telemetry.backends.otlp.answers import NotTaken, Taken, answer_type, taken
+from telemetry.backends.otlp.receiver import NotTaken, Taken, answer_type, taken
 
 
 def test_partial_success_is_read() -> None:

@@ -12,7 +12,7 @@ from tests.backends.reading_otlp import points, read_back, spans
 from telemetry.backends.backend import NotConfigured, Refused, RunFacts, Unavailable
 from telemetry.backends.items import Item, Mark, Span, Step
 from telemetry.backends.otlp.backend import OtlpBackend
-from telemetry.backends.otlp.settings import OtlpOptions
+from telemetry.backends.otlp.receiver import OtlpOptions
 
 FACTS = RunFacts("r1", "job", 1, None)
 

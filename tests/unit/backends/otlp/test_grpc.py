@@ -13,8 +13,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from telemetry.backends.backend import NotConfigured, Unavailable
 from telemetry.backends.otlp import grpc
-from telemetry.backends.otlp.answers import KeyRefused, NotTaken
-from telemetry.backends.otlp.settings import OtlpOptions, target_of
+from telemetry.backends.otlp.receiver import KeyRefused, NotTaken, OtlpOptions, target_of
 
 
 def meant(code: str, details: bytes | None = None) -> Any:

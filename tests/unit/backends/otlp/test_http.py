@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from tests.backends.otlp_receiver import Answer, HttpReceiver
 
 from telemetry.backends.backend import NotConfigured, Unavailable
-from telemetry.backends.otlp.answers import KeyRefused, NotTaken, Taken
 from telemetry.backends.otlp.http import HttpSender, retry_after_s
-from telemetry.backends.otlp.points import metrics_request
-from telemetry.backends.otlp.settings import OtlpOptions, target_of
+from telemetry.backends.otlp.messages import metrics_request
+from telemetry.backends.otlp.receiver import KeyRefused, NotTaken, OtlpOptions, Taken, target_of
 
 REQUEST = metrics_request([], {"service.name": "x"})
 

@@ -10,7 +10,7 @@ import pytest
 from tests.backends.reading_otlp import Got, points
 
 from telemetry.backends.items import CounterReading, GaugeReading, Params, Reading, SeriesReading, Step
-from telemetry.backends.otlp.points import Points, metrics_request, ucum
+from telemetry.backends.otlp.messages import Points, metrics_request, ucum
 from telemetry.wire.events import Spread
 
 START_NS = 1_790_000_000_000_000_000

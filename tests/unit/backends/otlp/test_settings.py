@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from telemetry.backends.backend import NotConfigured, RunFacts
-from telemetry.backends.otlp.settings import OtlpOptions, resource_of, target_of
+from telemetry.backends.otlp.receiver import OtlpOptions, resource_of, target_of
 
 ENV = "OTEL_EXPORTER_OTLP_"
 RUN = RunFacts("r1", "job", 0, None, host="node7")

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tests.backends.reading_otlp import plain
 
 from telemetry.backends.items import Span
-from telemetry.backends.otlp.spans import Spans, traces_request
+from telemetry.backends.otlp.messages import Spans, traces_request
 
 ITEM = Span(key="r7", time_ns=100, end_ns=250, name="load", track="gpu 0", labels={"layer": "3"}, producer="p1")
 

@@ -8,8 +8,7 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.backends.prometheus.given import SNAPSHOT
 
-from telemetry.backends.prometheus.families import families
-from telemetry.backends.prometheus.family import PrometheusFamily
+from telemetry.backends.prometheus.families import PrometheusFamily, families
 from telemetry.backends.prometheus.names import Names
 from telemetry.wire.cells import CELLS, cell, edge
 from telemetry.wire.snapshot import SeriesStat

@@ -15,8 +15,7 @@ from tests.unit.backends.prometheus.given import SNAPSHOT
 
 from telemetry.backends.backend import NotConfigured
 from telemetry.backends.prometheus.backend import PrometheusBackend, PrometheusOptions
-from telemetry.backends.prometheus.families import families
-from telemetry.backends.prometheus.family import PrometheusFamily
+from telemetry.backends.prometheus.families import PrometheusFamily, families
 from telemetry.backends.prometheus.names import Names, unit_of
 from telemetry.backends.prometheus.text import plain
 from telemetry.wire.events import Kind

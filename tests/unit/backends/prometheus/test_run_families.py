@@ -12,8 +12,7 @@ from telemetry.backends.backend import RunFacts
 from telemetry.backends.items import Live, Step
 from telemetry.backends.prometheus import PrometheusBackend
 from telemetry.backends.prometheus.backend import PrometheusOptions
-from telemetry.backends.prometheus.family import Labels
-from telemetry.backends.prometheus.run_families import Beside, run_families
+from telemetry.backends.prometheus.families import Beside, Labels, run_families
 from telemetry.wire.collectors import COLLECTORS
 from telemetry.wire.snapshot import BackendStat, MetricsSnapshot, NodeStat, ProducerStat, SelfCost
 

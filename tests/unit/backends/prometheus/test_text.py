@@ -8,8 +8,7 @@ import re
 from tests.backends.reading_prometheus import OPENMETRICS, TEXT, samples
 from tests.unit.backends.prometheus.given import SNAPSHOT
 
-from telemetry.backends.prometheus.families import families
-from telemetry.backends.prometheus.family import PrometheusFamily
+from telemetry.backends.prometheus.families import PrometheusFamily, families
 from telemetry.backends.prometheus.names import Names
 from telemetry.backends.prometheus.text import openmetrics, plain
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from telemetry.backends import items
-from telemetry.backends.sources.convert import item_of, record_number
+from telemetry.backends.sources.records import item_of, record_number
 from telemetry.wire import events
 from telemetry.wire.events import Streamed, StreamRecord
 from telemetry.wire.version import PROTOCOL

@@ -8,7 +8,7 @@ from tests.unit.backends.going import ListSource, drained, keys
 
 from telemetry.backends.items import CounterReading, Params, Reading, Step
 from telemetry.backends.mapping import ALIKE, ItemMapping
-from telemetry.backends.sources.mapped import MappedSource
+from telemetry.backends.sources.open import MappedSource
 from telemetry.backends.sources.source import Position, Read
 from telemetry.config import BackendValues
 from telemetry.errors import RunDirectoryError

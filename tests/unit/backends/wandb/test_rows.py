@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry.backends.axis_owners import AxisOwners
 from telemetry.backends.items import Mark, Reading, SeriesReading, Step, Text
+from telemetry.backends.naming import AxisOwners
 from telemetry.backends.wandb.rows import (
     WandbRows,
     artifact_name,

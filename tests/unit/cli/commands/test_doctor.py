@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.cli import doctor_checks
+from telemetry.cli.commands import doctor
 from telemetry.cli.commands.doctor import examine
 from telemetry.cli.main import main
 from telemetry.config import Config
@@ -31,7 +31,7 @@ def test_a_sound_machine_passes(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_broken_check_is_a_failed_check() -> None:
     """An error inside a check, whatever it is, becomes the finding of a failed check."""
 
-    def broken(_config: Config) -> doctor_checks.Finding:
+    def broken(_config: Config) -> doctor.Finding:
         raise ZeroDivisionError("boom")
 
     found = examine("x", broken, Config())

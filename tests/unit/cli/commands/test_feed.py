@@ -17,8 +17,7 @@ from telemetry import limits
 from telemetry.cli.commands import feed
 from telemetry.cli.main import build_parser, main
 from telemetry.errors import EndpointError, RunNotFoundError
-from telemetry.integrations.feed_loop import FeedLoop
-from telemetry.integrations.feeds import FeedSpec
+from telemetry.integrations.feeds import FeedLoop, FeedSpec
 from telemetry.wire.snapshot import MetricsSnapshot
 
 
@@ -175,7 +174,7 @@ class Marked:
 def fed(monkeypatch: pytest.MonkeyPatch, one: Marked, *messages: bytes, address: str = "ipc:///x") -> int:
     """Return the exit code of `_feed` when it is told to stop at once."""
     monkeypatch.setattr(
-        "telemetry.transport.foreign_subscription.ForeignSubscription",
+        "telemetry.transport.subscription.ForeignSubscription",
         lambda where, topics: Messages(where, list(messages)),
     )
     watch: Any = SimpleNamespace(over=lambda: False)
@@ -212,7 +211,7 @@ def test_waiting_for_long_is_in_the_result(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A long wait for messages is in the result while the run can still take it."""
-    monkeypatch.setattr("telemetry.integrations.feed_loop._QUIET_S", -1.0)
+    monkeypatch.setattr("telemetry.integrations.feeds._QUIET_S", -1.0)
     one = Marked()
     fed(monkeypatch, one)
     waiting = "no messages from ipc:///x for -1 s; still waiting"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from telemetry.cli.main import main
-from telemetry.report.schema import json_schema
+from telemetry.report.json import json_schema
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.snapshot import CounterStat, SeriesStat
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from telemetry import limits
-from telemetry.client.sending.announcer import WINDOW_BYTES, Announcer
+from telemetry.client.sending.outbox import WINDOW_BYTES, Announcer
 
 
 def test_definitions_repeat_until_acknowledged() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from telemetry import limits
-from telemetry.client.sending.resend_ring import ResendRing
+from telemetry.client.sending.outbox import ResendRing
 
 KEPT = 100 + limits.RESEND_BATCH_BYTES
 

@@ -15,7 +15,7 @@ import pytest
 
 from telemetry import limits
 from telemetry.collectors.collector import ONCE_S, Target
-from telemetry.collectors.environment import machine
+from telemetry.collectors.environment import collector
 from telemetry.collectors.environment.collector import Environment, Interpreter, described, interpreter_of, packages
 from telemetry.testing.collectors import MemoryRun
 
@@ -78,13 +78,13 @@ def test_without_a_command_the_variables_are_ours(monkeypatch: pytest.MonkeyPatc
 
 def test_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine's facts are those of the kernel. The names say which node of several it is."""
-    facts = machine.facts()
+    facts = collector.machine_facts()
     assert facts["host"]
     assert facts["kernel"].startswith(platform.system())
     assert int(facts["cpus"]) == len(os.sched_getaffinity(0))
     assert facts["memory"].endswith("GiB")
-    monkeypatch.setattr(machine, "_text", lambda path: "")
-    assert set(machine.facts()) >= {"host", "os", "kernel", "cpus"}
+    monkeypatch.setattr(collector, "_text", lambda path: "")
+    assert set(collector.machine_facts()) >= {"host", "os", "kernel", "cpus"}
     assert "machine.host (n0)" in collected(0, node="n0").all_params
 
 

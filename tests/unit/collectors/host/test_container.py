@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from telemetry.collectors.host.collector import Container
-from telemetry.collectors.host.files import Files
+from telemetry.collectors.host.machine import Files
 
 GIB = 1 << 30
 

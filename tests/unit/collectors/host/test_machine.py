@@ -9,8 +9,7 @@ import psutil
 import pytest
 from tests.unit.collectors.conftest import MadeMachine
 
-from telemetry.collectors.host.files import Files, Increases
-from telemetry.collectors.host.machine import Machine
+from telemetry.collectors.host.machine import Files, Increases, Machine
 
 
 def figures(machine: Machine, seconds: float) -> dict[str, float]:

@@ -11,7 +11,7 @@ import pytest
 
 from telemetry.aggregator import Aggregator, AggregatorConfig
 from telemetry.daemon.numbers import Numbers
-from telemetry.daemon.recovery.losses import file_losses, journal_losses
+from telemetry.daemon.recovery.backfill import file_losses, journal_losses
 from telemetry.daemon.recovery.rebuild import Fold
 from telemetry.store.framing import frame
 from telemetry.store.journal import BATCH, JournalReader, JournalWriter

@@ -12,9 +12,7 @@ from telemetry.aggregator import Aggregator, AggregatorConfig
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.recovery.backfill import first_segment
 from telemetry.daemon.recovery.rebuild import Fold
-from telemetry.daemon.upstream.interval import IntervalCollector
-from telemetry.daemon.upstream.refill import Refill
-from telemetry.daemon.upstream.writer import OutboxWriter
+from telemetry.daemon.upstream.intervals import IntervalCollector, OutboxWriter, Refill
 from telemetry.daemon.write_ahead import WriteAheadLog
 from telemetry.limits import KIB
 from telemetry.store.journal import JournalReader, JournalWriter

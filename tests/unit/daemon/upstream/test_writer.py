@@ -11,8 +11,7 @@ import msgspec
 import pytest
 
 from telemetry.aggregator import Aggregator, AggregatorConfig, StreamedRecord
-from telemetry.daemon.upstream.interval import LeafInterval
-from telemetry.daemon.upstream.writer import Numbering, OutboxWriter, Packable, pack
+from telemetry.daemon.upstream.intervals import LeafInterval, Numbering, OutboxWriter, Packable, pack
 from telemetry.limits import BATCH_RECORDS, KIB, UPSTREAM_BATCH_BYTES
 from telemetry.store.outbox import DiskOutbox
 from telemetry.testing import builders

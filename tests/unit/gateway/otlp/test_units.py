@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from telemetry.backends.otlp.points import ucum
+from telemetry.backends.otlp.messages import ucum
 from telemetry.gateway.otlp.metrics import unit_of
 
 

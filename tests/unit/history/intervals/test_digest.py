@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from telemetry.aggregator.series.table import SeriesTable
-from telemetry.history.intervals.digest import Digest
+from telemetry.history.intervals.histograms import Digest
 from telemetry.history.intervals.timeline import Timeline
 from telemetry.wire.history import Interval
 

@@ -12,11 +12,11 @@ from telemetry.history.pictures.collector import (
     BARS,
     LINEAR_BARS,
     ROWS,
+    Cumulative,
     coarse_distribution,
     distribution,
     heat_map,
 )
-from telemetry.history.pictures.cumulative import Cumulative
 from telemetry.statistics.hdr.layout import Layout
 from telemetry.wire.cells import cell
 from telemetry.wire.control import SeriesKey

@@ -14,8 +14,7 @@ from tests.lakes import READERS, Read, by_polars
 
 from telemetry.errors import RunDirectoryError
 from telemetry.history.tables.lake.export import Exported, export_run
-from telemetry.history.tables.lake.layout import FILE, TABLES
-from telemetry.history.tables.lake.table_file import json_text, number
+from telemetry.history.tables.lake.table_file import FILE, TABLES, json_text, number
 from telemetry.store.final_snapshot import read_final, write_final
 from telemetry.store.records import FILE_NAME
 from telemetry.store.request_log import RequestLogWriter

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry.judge.compare.adjusted import confidences
+from telemetry.judge.compare.evidence import confidences
 from telemetry.statistics.runs import holm
 
 P_VALUES = st.lists(st.floats(0, 1), max_size=20)

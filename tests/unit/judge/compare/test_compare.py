@@ -21,7 +21,7 @@ from telemetry.judge.compare import (
     largest_outside,
     main_difference,
 )
-from telemetry.statistics.proportions import wilson
+from telemetry.statistics.confidence import wilson
 from telemetry.store.calibrations import Calibration, MetricNoise
 from telemetry.wire.pictures import StepCurve
 from telemetry.wire.report import Bounds, Report, SeriesBounds

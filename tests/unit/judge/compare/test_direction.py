@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from telemetry.judge.compare.direction import Directions
-from telemetry.judge.compare.figures import FigureKey
+from telemetry.judge.compare.figures import Directions, FigureKey
 
 
 def figure(name: str, statistic: str, of: str = "series") -> FigureKey:

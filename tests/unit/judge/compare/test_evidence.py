@@ -8,7 +8,7 @@ import pytest
 
 from telemetry.judge.compare.evidence import DifferenceEvidence, evidence
 from telemetry.judge.compare.figures import FigureKey
-from telemetry.judge.compare.samples import SideSamples
+from telemetry.judge.compare.sides import SideSamples
 
 PAIRS = [(number, number) for number in range(6)]
 NOISY = [10.0, 11.0, 9.0, 10.5, 9.5, 10.2]

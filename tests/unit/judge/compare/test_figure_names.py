@@ -8,8 +8,7 @@ import pytest
 
 from telemetry.errors import UsageError
 from telemetry.judge.compare import MetricResult
-from telemetry.judge.compare.figure_names import check, matches
-from telemetry.judge.compare.figures import FigureKey
+from telemetry.judge.compare.figures import FigureKey, check, matches
 from telemetry.report.comparison import figure_name
 
 PLAIN = FigureKey("series", "latency", (), "p99")

@@ -13,7 +13,7 @@ from telemetry.judge.compare.figures import FigureKey
 from telemetry.judge.compare.judge import Case, result, verdict
 from telemetry.judge.compare.model import Noise
 from telemetry.judge.compare.options import Options
-from telemetry.judge.compare.samples import SideSamples
+from telemetry.judge.compare.sides import SideSamples
 
 OPTIONS = Options(min_effect=0.02)
 SAMPLE = SideSamples(

@@ -12,8 +12,7 @@ import pytest
 
 from telemetry.judge.compare.figures import FigureKey
 from telemetry.judge.compare.noise import SIDES, noise_of, noises
-from telemetry.statistics.run_noise import RunNoise
-from telemetry.statistics.runs import difference
+from telemetry.statistics.runs import RunNoise, difference
 from telemetry.store.calibrations import Calibration, MetricNoise
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CounterStat

@@ -11,7 +11,7 @@ import pytest
 from telemetry.errors import UsageError
 from telemetry.judge.compare.figures import FigureKey
 from telemetry.judge.compare.options import Options
-from telemetry.judge.compare.samples import SideSamples, samples
+from telemetry.judge.compare.sides import SideSamples, samples
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import CounterStat, GaugeStat
 

@@ -6,9 +6,8 @@ import pytest
 
 from telemetry import limits
 from telemetry.errors import UsageError
-from telemetry.judge.gates.functions import FUNCTIONS, SHARE
+from telemetry.judge.gates.functions import FACTS, FUNCTIONS, SHARE, WORD_FACTS
 from telemetry.judge.gates.parser import every_s, near, parse, parse_all
-from telemetry.judge.gates.run_facts import FACTS, WORD_FACTS
 from telemetry.judge.gates.tree import BaselineTerm, Fact, Gate, GateMetric, Number, Operation, Term, Word
 
 X = GateMetric("x")

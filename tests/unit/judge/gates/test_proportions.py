@@ -14,7 +14,7 @@ from telemetry.history.request_model import request_counts
 from telemetry.judge.gates.check import Rules, check, check_one
 from telemetry.judge.gates.evidence import GateInstrument
 from telemetry.judge.gates.parser import parse
-from telemetry.statistics.proportions import wilson
+from telemetry.statistics.confidence import wilson
 from telemetry.wire.gates import GateResult
 from telemetry.wire.snapshot import CounterStat, Extent, MetricsSnapshot, SeriesStat
 

@@ -14,7 +14,7 @@ from telemetry.history.intervals.histograms import Histograms
 from telemetry.judge.gates.evidence import Loss
 from telemetry.judge.gates.rank_bounds import CellOrder, SlotOrder, StatOrder, quantile
 from telemetry.statistics.hdr.layout import Layout
-from telemetry.statistics.hdr.ranks import parse_percentile, rank
+from telemetry.statistics.hdr.percentiles import parse_percentile, rank
 from telemetry.wire.cells import cell
 from telemetry.wire.snapshot import SeriesStat
 

@@ -8,10 +8,10 @@ import pytest
 from tests.unit.judge.gates.fakes import ERRORS, FAST, HEAT, REQUESTS, SLOW, TTFT, counter
 
 from telemetry.errors import UsageError
+from telemetry.judge.gates.catalog import CounterSum
 from telemetry.judge.gates.evidence import GateInstrument
 from telemetry.judge.gates.parser import parse
 from telemetry.judge.gates.resolve import bindings, each, elsewhere
-from telemetry.judge.gates.sums import CounterSum
 from telemetry.judge.gates.value import Unknown
 
 

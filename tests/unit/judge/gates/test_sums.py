@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.judge.gates.fakes import TTFT, counter, metric
 
-from telemetry.judge.gates.catalog import GateCatalog
-from telemetry.judge.gates.sums import Summing, summed
+from telemetry.judge.gates.catalog import GateCatalog, Summing, summed
 from telemetry.judge.gates.tree import GateMetric
 
 ISSUED = counter("chat.issued", "requests", window="w")

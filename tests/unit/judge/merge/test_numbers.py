@@ -8,7 +8,7 @@ import statistics
 from hypothesis import given
 from hypothesis import strategies as st
 
-from telemetry.judge.merge.numbers import LARGEST, MergedMoments, carried, mean_of, plain, stddev_of, total_of
+from telemetry.judge.merge.result import LARGEST, MergedMoments, carried, mean_of, plain, stddev_of, total_of
 
 
 def test_integers_stay_integers() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from telemetry.judge.merge.related import unrelated
-from telemetry.judge.merge.sources import Input
+from telemetry.judge.merge.sources import Input, unrelated
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.snapshot import AxisStat, CommandFacts, CounterStat, MetricsSnapshot
 

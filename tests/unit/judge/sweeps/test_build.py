@@ -9,7 +9,7 @@ from tests.unit.judge.sweeps.runs import load_run, training_run
 from telemetry.errors import UsageError
 from telemetry.judge.sweeps.build import sweep_of
 from telemetry.judge.sweeps.model import Sweep
-from telemetry.statistics.proportions import wilson
+from telemetry.statistics.confidence import wilson
 from telemetry.wire.snapshot import AxisStat, CommandFacts, CounterStat
 
 FAILED = CommandFacts(argv=["x"], pid=7, exit_code=3, wall_s=1.0)

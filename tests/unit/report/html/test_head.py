@@ -9,8 +9,7 @@ from tests.golden.report.renderings import stored_report
 from tests.unit.report.html.samples import load_report
 
 from telemetry.report.content import headlines
-from telemetry.report.html.head import head
-from telemetry.report.html.tiles import tiles
+from telemetry.report.html.head import head, tiles
 from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Bounds, Report, SeriesBounds
 from telemetry.wire.snapshot import CommandFacts, MetricsSnapshot

@@ -7,8 +7,8 @@ from typing import Any
 from msgspec.structs import replace
 from tests.unit.report.html.samples import EDGES, llm_report, load_report, training_report
 
+from telemetry.report.html.data import readable, rounded
 from telemetry.report.html.main_series import main_groups
-from telemetry.report.html.numbers import readable, rounded
 from telemetry.report.html.over_time import TimeCharts
 from telemetry.wire.pictures import Pictures
 from telemetry.wire.report import Report

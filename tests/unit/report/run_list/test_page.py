@@ -9,7 +9,7 @@ from typing import Any
 
 from telemetry.history.headlines import Figure
 from telemetry.report.run_list import ListedRun, RunDetails, run_list_page
-from telemetry.report.run_list.details import RunCurve
+from telemetry.report.run_list.page import RunCurve
 
 EVIL = "</script><img src=x onerror=alert(1)>\"'"
 

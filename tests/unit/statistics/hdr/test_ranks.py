@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from telemetry.errors import UsageError
-from telemetry.statistics.hdr.ranks import parse_percentile, rank, ranks
+from telemetry.statistics.hdr.percentiles import parse_percentile, rank, ranks
 
 
 @pytest.mark.parametrize(

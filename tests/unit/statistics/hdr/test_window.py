@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from telemetry.statistics.hdr.layout import PAGE_SLOTS, Layout
-from telemetry.statistics.hdr.pages import PagedCounts
-from telemetry.statistics.hdr.window import WindowCounts
+from telemetry.statistics.hdr.pages import PagedCounts, WindowCounts
 
 
 def pool_of(rows: int) -> PagedCounts:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from telemetry.store.final_snapshot import write_final
 from telemetry.store.gate_results import GATES, write_gates, write_gates_so_far
 from telemetry.tui.feed.disk import DiskFeed
-from telemetry.tui.feed.gates import GatesWatch
+from telemetry.tui.feed.local_files import GatesWatch
 from telemetry.tui.feed.news import GatesOf
 from telemetry.wire.gates import GateResult
 
@@ -33,7 +33,7 @@ def test_gates_of_a_live_run_are_told_when_they_are_decided(
     run: Any, told: Any, wait_until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gates of a live run come when they are decided. Before that, the results so far come whenever they change."""
-    monkeypatch.setattr("telemetry.tui.feed.gates._PERIOD_S", 0.01)
+    monkeypatch.setattr("telemetry.tui.feed.local_files._PERIOD_S", 0.01)
     passed, so_far = replace(FAILED, outcome="pass"), []
     watch = GatesWatch(run.path)
     assert watch.look() is None

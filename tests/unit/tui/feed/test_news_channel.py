@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from telemetry.tui.feed.news import ViewerNote
-from telemetry.tui.feed.news_channel import NewsChannel
+from telemetry.tui.feed.news import NewsChannel, ViewerNote
 
 
 def test_news_pass_between_open_and_close(told: Any) -> None:

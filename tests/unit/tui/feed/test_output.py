@@ -12,8 +12,8 @@ import pytest
 
 from telemetry.limits import KIB
 from telemetry.store.output_log import OLDER, OUTPUT, OutputLog
+from telemetry.tui.feed.local_files import LINES, OutputTail
 from telemetry.tui.feed.news import CommandOutput
-from telemetry.tui.feed.output import LINES, OutputTail
 
 
 class Writer:
@@ -174,7 +174,7 @@ def test_growth_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A thread passes on what is added to the output, and ends with `close`."""
-    monkeypatch.setattr("telemetry.tui.feed.output._PERIOD_S", 0.01)
+    monkeypatch.setattr("telemetry.tui.feed.local_files._PERIOD_S", 0.01)
     tail.start(told)
     writer.write(b"one\n")
     wait_until(lambda: told.of(CommandOutput), what="the first line")

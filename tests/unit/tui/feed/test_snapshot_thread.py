@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from telemetry.transport.endpoints import plan
+from telemetry.tui.feed.live import SnapshotThread, patience_s
 from telemetry.tui.feed.news import NewSnapshot, Trouble, ViewerNote
-from telemetry.tui.feed.snapshot_thread import SnapshotThread, patience_s
 from telemetry.wire.control import GetStatus, Hello, Welcome
 from telemetry.wire.snapshot import BackendStat, BackendState, MetricsSnapshot
 
@@ -215,7 +215,7 @@ def test_what_makes_a_result_of_a_dead_run_is_said_in_the_end(
     listen: Callable[[], Listening], told: Any, wait_until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The remedy for a dead run comes once the aggregator is certain not to be back in a moment."""
-    monkeypatch.setattr("telemetry.tui.feed.snapshot_thread._BACKOFF_S", (0.05, 0.05))
+    monkeypatch.setattr("telemetry.tui.feed.live._BACKOFF_S", (0.05, 0.05))
     listening = listen()
     listening.remedy = "`telemetry recover r` makes a result of what it left"
     wait_until(lambda: any(listening.remedy in text for text in words(told)), WAIT_S)

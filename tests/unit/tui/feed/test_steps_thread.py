@@ -13,8 +13,7 @@ from telemetry.store.records import FILE_NAME, RecordLog
 from telemetry.testing.slow_ranks import SimulatedRanks
 from telemetry.tui.feed import steps_thread as module
 from telemetry.tui.feed.news import CurvesOf, StragglersOf, ViewerNote
-from telemetry.tui.feed.step_records import DiskRecords
-from telemetry.tui.feed.steps_thread import StepsThread
+from telemetry.tui.feed.steps_thread import DiskRecords, StepsThread
 from telemetry.wire.events import StreamRecord
 from telemetry.wire.snapshot import AxisStat, MetricsSnapshot
 from telemetry.wire.stragglers import WAIT, WORK

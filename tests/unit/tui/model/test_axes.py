@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.tui.model.scenes import NOON, SECOND
 
-from telemetry.tui.model.axes import MOST_TICKS, axis_of, spaced, tick_words, time_ticks, value_axis
+from telemetry.tui.model.plot import MOST_TICKS, axis_of, spaced, tick_words, time_ticks, value_axis
 
 
 def words(values: list[float], unit: str) -> list[str]:

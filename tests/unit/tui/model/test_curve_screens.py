@@ -9,10 +9,8 @@ from tests.unit.tui import feeds, loads, trainings
 from tests.unit.tui.model.scenes import NOON, SECOND, scene, texts
 from tests.unit.tui.model.test_step_grid import curve, played
 
-from telemetry.tui.model.curve_detail import ZOOM_MOST, Cursor
+from telemetry.tui.model.curve_detail import ZOOM_MOST, Cursor, instrument_of, step_detail, value_detail
 from telemetry.tui.model.scene import Scene, ValuesOverTime, View
-from telemetry.tui.model.step_detail import step_detail
-from telemetry.tui.model.value_detail import instrument_of, value_detail
 from telemetry.wire.snapshot import CounterStat, GaugeStat
 
 LOSS = ("train", "loss")

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace as replace_struct
 from tests.unit.tui.model.scenes import NOON, SECOND, producer, scene, snapshot, texts
 
+from telemetry.tui.model.grid import width_of
 from telemetry.tui.model.header import badge, header, reporting, verdict
-from telemetry.tui.model.lines import width_of
 from telemetry.tui.model.scene import RangeFigures, Scene, View
 from telemetry.wire.gates import GateResult
 from telemetry.wire.snapshot import Accounting, AxisStat, CommandFacts, MarkStat, Pending, SelfCost

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.tui.model.scenes import text, texts
 
-from telemetry.tui.model.grid import Cell
-from telemetry.tui.model.lines import Piece, apart, cut, elided, fitted, taken, width_of, wrapped
+from telemetry.tui.model.grid import Cell, Piece, apart, cut, elided, fitted, taken, width_of, wrapped
 
 
 def test_long_text_ends_with_an_ellipsis() -> None:

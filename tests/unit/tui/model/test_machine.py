@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.tui.model.scenes import NOON, SECOND, scene, text
 
-from telemetry.tui.model.machine import machine_line
+from telemetry.tui.model.overview import machine_line
 from telemetry.tui.model.scene import RangeFigures, Scene, View
 from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.snapshot import GaugeStat

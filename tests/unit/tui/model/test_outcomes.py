@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from telemetry.tui.model.outcomes import summed
+from telemetry.tui.model.request_flow import summed
 from telemetry.wire.snapshot import CounterStat
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.tui.model.scenes import series, snapshot, text
 
+from telemetry.tui.model.grid import width_of
 from telemetry.tui.model.header import left_s, progress, share
-from telemetry.tui.model.lines import width_of
 from telemetry.wire.snapshot import AxisStat, CounterStat, Progress
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.unit.tui.model.scenes import series, texts
 
 from telemetry.history.intervals.figures import Figures
-from telemetry.tui.model.series_facts import FactColumn, table, warnings
+from telemetry.tui.model.series import FactColumn, table, warnings
 
 NOW = FactColumn(
     "last 10 s",

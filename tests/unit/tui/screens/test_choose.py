@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.app import App
 
-from telemetry.tui.screens.choose import ChooseScreen
+from telemetry.tui.screens.dialogs import ChooseScreen
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.app import App
 
-from telemetry.tui.screens.confirm import ConfirmScreen
+from telemetry.tui.screens.dialogs import ConfirmScreen
 
 pytestmark = pytest.mark.slow
 

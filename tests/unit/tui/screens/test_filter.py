@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.tui.cockpits import cockpit, live, press, shows, until
 
-from telemetry.tui.screens.filter import FilterLine
+from telemetry.tui.screens.base import FilterLine
 from telemetry.tui.widgets.grid_view import GridView
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ from tests.unit.tui.cockpits import cockpit, lacks, lines, live, press, shows, t
 
 from telemetry.tui import keys
 from telemetry.tui.feed.news import CurvesOf
-from telemetry.tui.screens.help import HelpScreen
+from telemetry.tui.screens.dialogs import HelpScreen
 
 pytestmark = pytest.mark.slow
 

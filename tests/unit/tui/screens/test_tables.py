@@ -8,7 +8,7 @@ from tests.unit.tui.cockpits import cockpit, press, shows, until
 
 from telemetry.common.wording import instrument
 from telemetry.tui.model.overview import series_of
-from telemetry.tui.screens.tables import SeriesTable, TablesScreen, ValuesTable
+from telemetry.tui.screens.base import SeriesTable, TablesScreen, ValuesTable
 
 pytestmark = pytest.mark.slow
 

@@ -20,20 +20,10 @@ from telemetry.common.file_lock import lock_path
 from telemetry.common.formatting import number_of
 from telemetry.errors import RunDirectoryError
 from telemetry.history.instrument_ids import SeriesId, series_id
-from telemetry.history.range_totals import RangeTotals
+from telemetry.history.interval_sums import RangeTotals
 from telemetry.history.reader import FAR_NS, RunHistory
 from telemetry.history.request_log import RequestLog, facts
 from telemetry.history.run import open_run
-from telemetry.history.tables.arrow import arrow
-from telemetry.history.tables.lake.layout import (
-    FILE,
-    INTERVAL_PERCENTILES,
-    PARTITION,
-    PERCENTILES,
-    SCHEMA,
-    TABLES,
-    percentile_column,
-)
 from telemetry.history.tables.lake.logs import (
     all_params,
     has_records,
@@ -42,8 +32,20 @@ from telemetry.history.tables.lake.logs import (
     span_pieces,
     step_pieces,
 )
-from telemetry.history.tables.lake.table_file import Coded, TableFile, json_text, number
-from telemetry.history.tables.row_files import LATEST_NS
+from telemetry.history.tables.lake.table_file import (
+    FILE,
+    INTERVAL_PERCENTILES,
+    PARTITION,
+    PERCENTILES,
+    SCHEMA,
+    TABLES,
+    Coded,
+    TableFile,
+    json_text,
+    number,
+    percentile_column,
+)
+from telemetry.history.tables.row_files import LATEST_NS, arrow
 from telemetry.statistics.hdr.layout import Floats, Integers
 from telemetry.store.append_file import describe
 from telemetry.store.records import RecordLog

@@ -24,6 +24,15 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "BACKENDS.md").read_text()
 WORDS = " ".join(TEXT.split())
 OWN = TEXT.partition("## Write your own")[2]
+PAGES = {
+    "notify": "NOTIFICATIONS.md",
+    "otlp": "OPENTELEMETRY.md#send-a-run",
+    "parquet": "LAKE.md",
+    "prometheus": "backends/PROMETHEUS.md",
+    "timeline": "backends/TIMELINE.md",
+    "wandb": "backends/TRACKERS.md#wb",
+}
+"""Pages of backends that have no section of their own name in that of the trackers."""
 
 
 def rows(first_header: str) -> list[list[str]]:
@@ -39,7 +48,7 @@ def test_every_backend_has_a_row_and_a_page() -> None:
     for name, ours in BUILT_IN.items():
         wanted = f"`telemetryd[{ours.extra}]`" if ours.extra else "–"
         assert found[name][2] == wanted, name
-        page = {"notify": "NOTIFICATIONS.md", "parquet": "LAKE.md"}.get(name, f"backends/{name.upper()}.md")
+        page = PAGES.get(name, f"backends/TRACKERS.md#{name}")
         assert (f"({page})" in found[name][3]) == (name not in ("jsonl", "console"))
 
 

@@ -1,4 +1,4 @@
-// The smallest producer: self-describing events, no hello of its own (PROTOCOL.md, section 3).
+// The smallest producer: self-describing events, no hello of its own (PROTOCOL.md, section 1).
 import { decode, encode } from "@msgpack/msgpack";
 import { Dealer, XPublisher } from "zeromq";
 

@@ -312,7 +312,7 @@ def test_units() -> None:
 
 
 def test_the_minimal_producer_does_what_the_text_says(short_dir: Path) -> None:
-    """The program of section 3 runs as it stands, against sockets bound as section 1 says."""
+    """The smallest program of section 1 runs as it stands, against sockets bound as section 2 says."""
     found = re.search(r"```python minimal\n(.*?)```", TEXT, re.DOTALL)
     assert found
     lines = [line for line in found[1].splitlines() if line and not line.startswith(("import", "pack"))]

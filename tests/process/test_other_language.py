@@ -1,8 +1,9 @@
-"""The producers of examples/producer-node and producer-c, written from PROTOCOL.md alone, in real runs."""
+"""The complete producer of PROTOCOL.md, and those of examples/producer-node and producer-c, in real runs."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from telemetry.history.span_model import span_times
 from telemetry.wire.codec import snapshot_from_json
 from telemetry.wire.snapshot import MetricsSnapshot
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
 EXAMPLE = EXAMPLES / "producer-node"
 INSTALL_S = 180
 RUN_S = 60
@@ -41,6 +43,18 @@ def result_of(programs: Path, runs: Path, *program: str) -> MetricsSnapshot:
     environment["TELEMETRY_COLLECT__NAMES"] = "none"
     subprocess.run([*telemetry, "--", *program], cwd=programs, env=environment, check=True, timeout=RUN_S)
     return snapshot_from_json((runs / "latest" / "final_snapshot.json").read_bytes())
+
+
+def test_the_complete_producer_of_the_protocol_is_complete(tmp_path: Path) -> None:
+    """The program of section 1 runs as it stands there, and every event arrives."""
+    (program,) = re.findall(r"```python complete\n(.*?)```", (ROOT / "docs" / "PROTOCOL.md").read_text(), re.DOTALL)
+    final = result_of(tmp_path, tmp_path / "runs", sys.executable, "-c", program)
+    assert (final.state, final.completeness, final.exact) == ("COMPLETE", "complete", True)
+    assert (final.accounting.emitted, final.accounting.applied, final.accounting.lost) == (6, 6, 0)
+    assert [(series.name, series.unit, series.count, series.total) for series in final.series] == [
+        ("latency", "ms", 6, 12)
+    ]
+    assert [(producer.status, producer.missing) for producer in final.producers] == [("ended", 0)]
 
 
 def test_a_full_producer_is_complete_and_exact(

@@ -19,6 +19,8 @@ README = (ROOT / "README.md").read_text()
 USING = (ROOT / "docs" / "USING.md").read_text()
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
 PAGES = [page for page in PAGES if "node_modules" not in page.parts and "template" not in page.name]
+NOT_IN_THE_TREE = {"/proc", "requests/requests.log"}
+"""Paths of a run or of a machine."""
 NOT_SETTINGS = {"run.report", "emit.start"}
 """Python names that look like settings."""
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
@@ -68,6 +70,21 @@ def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
         if not target.is_relative_to(ROOT) or not target.exists() or fragment not in anchors(target):
             broken.append(link)
     assert broken == []
+
+
+def test_the_paths_of_the_architecture_exist() -> None:
+    """Each is the path of a file or folder, or the end of one."""
+    tree = [
+        f"/{path.relative_to(ROOT).as_posix()}"
+        for part in ("src", "tests", "tools")
+        for path in (ROOT / part).rglob("*")
+    ]
+    texts = set(re.findall(r"`([\w./-]+)`", FENCE.sub("", (ROOT / "ARCHITECTURE.md").read_text())))
+    paths = {text for text in texts if "/" in text or text.endswith((".py", ".c"))} - NOT_IN_THE_TREE
+    assert len(paths) > 60
+    assert {
+        path for path in paths if not any(f"{known}/".endswith(f"/{path.strip('/')}/") for known in tree)
+    } == set()
 
 
 def test_the_readme_names_every_command() -> None:

@@ -49,6 +49,7 @@ RESEND_RING_BYTES = 64 * MIB  # two million unacknowledged events
 RESEND_BATCH_BYTES = 350  # memory around each of its frames: objects that hold it, and unused buffer of the encoder
 DATA_SNDHWM = 64  # batches of at most 442 KB: 28 MiB, 0.3 s of a flood
 DATA_RCVHWM = 16  # 7 MiB for each producer in the aggregator, whose memory is bounded too
+RING_OLD_S = 3_600  # after which the ring of a dead process is removed; a live one touches it once a minute
 ARTIFACT_COPY_MB = 256  # of a file that is copied into the run directory; the caller waits for it
 ARTIFACT_TOTAL_MB = 10_000  # of all copies of a run
 ARTIFACT_FREE_BYTES = 256 * MIB  # of the disk that copies leave to the journal
@@ -70,6 +71,11 @@ SNAPSHOT_RCVHWM = 100  # ten seconds for a subscriber that wants every snapshot
 SNAPSHOT_SNDHWM = 8  # a slow subscriber sees fewer snapshots, never older ones
 RECORD_SNDHWM = 10_000  # records are rare and must arrive; a gap is filled by catch-up
 CONTROL_HWM = 128  # replies hold 2 MiB at most: 256 MiB for a peer that sends requests and never reads
+CONTROL_READS = 64  # of files, in a queue shared with the run's own writes; 128 MiB of replies
+CONTROL_OWED = 2 * PRODUCERS  # replies that wait: for an end and a barrier of each producer
+HELLOS = 16  # different ones per producer: a process changes at most its name
+PROCESSES_WATCHED = 256  # each costs a descriptor; a run belongs to a starter and a command
+DISK_JOBS = 256  # seconds of backlog on a stuck disk; later jobs are refused and counted
 MARKS_KEPT = 100  # in snapshots; all of them are in the record log
 PARAMS_KEPT = 1_000
 PARAM_CHARS_KEPT = 256 * KIB  # every snapshot repeats them
@@ -96,15 +102,13 @@ SPAN_NAMES = 200  # of a process that get instruments, two each; spans of furthe
 
 # --- steps ---------------------------------------------------------------------------------------
 AXES = 64  # of a run: roles such as train, rollout, eval
+UNNAMED_AXES = AXES // 2  # of a process whose program names no axis
 STEP_GRACE_S = 30.0  # wait for the other producers after the first one ended a step
 STEPS_OPEN = 10_000  # per axis: three seconds of 3,000 a second; above this the oldest step is closed early
 STEPS_KEPT = 256  # closed steps per axis whose values are kept, so that late values correct them
 STEP_VALUES = 1 << 20  # of all open and kept steps and producers: 100 MiB; above this kept steps are dropped first
 STEP_TEXT_CHARS = 1 << 20  # texts and distributions of reported axes that a client may ask for
 STEP_UNITS = 4  # space of an empty step, in values, and of each producer in it
-REDACT_PATTERNS = 32  # of a user; each searches every text
-REDACT_PATTERN_CHARS = 500
-REDACT_NAMES_KNOWN = 20_000  # names and labels that a producer has searched; others are searched each time
 STEP_NAMES_KNOWN = 20_000  # names that a producer has checked; other names are checked at each call
 STEP_NAMES_SHOWN = 2_000  # newest values in a snapshot, over all axes; as many as there are instruments
 STEP_NAME_CHARS_SHOWN = 256 * KIB  # of all these names: every snapshot repeats them
@@ -118,12 +122,18 @@ TABLE_COLUMNS = 256
 TABLE_ROWS = 10_000
 BINS = 1_024  # of a distribution counted by a producer
 
+# --- redaction -----------------------------------------------------------------------------------
+REDACT_PATTERNS = 32  # of a user; each searches every text
+REDACT_PATTERN_CHARS = 500
+REDACT_NAMES_KNOWN = 20_000  # names and labels that a producer has searched; others are searched each time
+
 # --- nodes ---------------------------------------------------------------------------------------
 NODES = 2_048  # leaves of one root, each with up to PRODUCERS producers
 NODE_OWING = 32  # producers that have not ended, in the account of a leaf
 NODE_WARNINGS = 8  # of a leaf, repeated in its account
 NODE_WAITING_BYTES = 64 * MIB  # of intervals that came before the definitions of their instruments
 NODE_MEMBERS = 65_536  # producers of all nodes that a root can list
+NODE_HELLOS = 65_536  # different ones per leaf, which keeps its id when it is restarted: 10 MB
 SEARCH_PARTS = 256  # messages of one search for exact values
 SEARCH_PART_BYTES = 512 * KIB  # of such a message, or of one with the values found; a thousand leaves send at once
 SEARCH_RANGES = 1 << 19  # of values in one search of a leaf: 20 MiB
@@ -137,6 +147,8 @@ UPSTREAM_CAP_BYTES = 256 * MIB  # of batches that the root has not acknowledged;
 UPSTREAM_BATCH_BYTES = MIB  # of records in a batch of a leaf; a larger record goes alone
 UPSTREAM_RING_BYTES = 16 * MIB  # sent and not acknowledged; all others are on disk
 UPSTREAM_RECORDS_BYTES = 16 * MIB  # of records that wait for room in the outbox; later ones are dropped
+UPSTREAM_UNWRITTEN = 60  # intervals that wait for a slow disk; more are joined
+UPSTREAM_REQUESTS = 1_024  # to the thread that talks to the root; older ones are dropped
 UPSTREAM_STUCK_S = 60.0  # for a batch that a busy root does not acknowledge; each one matters
 UPSTREAM_FINISH_S = 30.0  # after the leaf's end, for a root that does not answer
 UPSTREAM_LINGER_S = 60.0  # after that, for questions of the root about the leaf's values
@@ -164,9 +176,10 @@ BACKEND_STATUS_S = 0.5  # between two reports of a writer
 BACKEND_STATUS_LEAST_S = 0.02  # the same, while it makes progress
 BACKEND_REFUSED = 100  # newest records that a tracker refused, in the report of its writer
 BACKEND_SILENT_S = 5.0  # without a report, after which a writer counts as silent
-COLLECTORS = 16  # of one run, a thread each
 BACKEND_FINISH_S = 30.0  # after the run's end, to deliver the rest
 BACKEND_PICTURE_BYTES = 16 * MIB  # of an image by reference; of a larger image only the reference is written
+PROMETHEUS_SCRAPES = 8  # at a time; further scrapes are closed and retry later
+PROMETHEUS_CLIENT_S = 10.0  # for each read and write of a slow client
 
 # --- notifications ---------------------------------------------------------------------------------
 NOTIFY_URLS = 32  # receivers of one run; each is called one after the other
@@ -196,14 +209,40 @@ FEED_PLACES = 16  # newest senders that are read; older ones only left files beh
 FEED_SESSIONS = 32  # distinguished sessions of a command, with about forty instruments each; others share one
 FEED_WORDS = 20  # marks that a feed makes of reports by others; all reports are counted
 
-# --- pages of metrics ----------------------------------------------------------------------------
-SCRAPE_PAGE_BYTES = 16 * MIB  # 150 times the page of an LLM server
+# --- captures ------------------------------------------------------------------------------------
+LOG_MARKS_A_SECOND = 20  # of a process, also in a burst
+LOG_MARKS = 1_000  # of a process; later log messages are only counted
+MEDIA_OF_A_LIST = 64  # of one logged list; the rest is counted
+TENSORBOARD_REFERENCES = 10_000  # of a process, to what TensorBoard alone can show
+TENSORBOARD_SESSIONS = 1_000  # sets of hyperparameters of a process
+EVENT_LABEL_SETS = 200  # of each name in RL-Insight's events, with an instrument each; a run has SERIES of a kind
+RANKS_LABELLED = 64  # of torchrun: each rank has series of its own, and a run has room for SERIES
+
+# --- the gateway ---------------------------------------------------------------------------------
+GATEWAY_BODY_BYTES = 16 * MIB  # of a request, before and after decompression
+GATEWAY_BODIES_BYTES = 128 * MIB  # of all bodies that are received or recorded at the same time
+GATEWAY_BODY_S = 60.0  # a client that sends slower would hold its memory for as long as it likes
+GATEWAY_HEAD_BYTES = 32 * KIB  # of a request: its path and its headers
+GATEWAY_HEAD_S = 10.0  # for a head or a handshake, after the connection was made or the last request was answered
+GATEWAY_PIPELINED = 16  # requests of one connection that wait for their answers
+GATEWAY_CONNECTIONS = 2_048  # with a head each, these have 64 MiB
+GATEWAY_GRPC_CONNECTIONS = 1_024  # or a quarter of all descriptors
+GATEWAY_GRPC_IDLE_S = 60.0  # a client connects again for its next request
+GATEWAY_UNREAD_S = 60.0  # that a client may read nothing of an answer that waits for it
+GATEWAY_EVENTS = 10_000  # of one request
+GATEWAY_REQUESTS = 1_000  # that wait for the aggregator; further ones are told to retry
+GATEWAY_ROWS = BUFFER_EVENTS // 2  # events that wait, in half of the usual buffer
+GATEWAY_RECORDS = RECORDS_BUFFERED // 2  # the same, of records
+GATEWAY_RECORD_BYTES = RECORDS_BUFFERED_BYTES // 2
+GATEWAY_OTLP_NUMBERS = 1 << 20  # of all points that are remembered: 100 MiB at most
+
+# --- collectors ----------------------------------------------------------------------------------
+COLLECTORS = 16  # of one run, a thread each
+SCRAPE_PAGE_BYTES = 16 * MIB  # of metrics: 150 times the page of an LLM server
 SCRAPE_BUCKETS = 512  # of one histogram
 SCRAPE_PARAMS = 100  # from information metrics of one collector
 SCRAPE_TARGETS = 256  # servers of one collector: the nodes of a cluster
 SCRAPE_THREADS = 8  # that fetch pages of one collector at the same time
-
-# --- surroundings of a command -------------------------------------------------------------------
 GIT_DIFF_CHARS = MIB  # of uncommitted changes kept on request
 ENVIRONMENT_VARIABLES = 200  # parameters, which every snapshot repeats
 ENVIRONMENT_PACKAGES = 500  # the same, 30 KB
@@ -219,6 +258,17 @@ GATE_CHARS = 1_000  # one line of text that a person can still check
 GATE_OPERANDS = 64  # so that reading and printing a gate never recurses deeply
 GATE_ABORT_AFTER_S = 10.0  # a percentile of the whole run may recover; a miss that lasts this long counts
 ABORT_KILL_S = 10.0  # for a command to end after it was asked; then it is killed
+
+# --- several runs --------------------------------------------------------------------------------
+SWEEP_RUNS = 1_000  # of one sweep
+CALIBRATION_RUNS = 1_000  # of one command
+
+# --- the flight recorder -------------------------------------------------------------------------
+FLIGHT_RECORDINGS = 10  # of one run; the last one is for the end of the command
+FLIGHT_LEAST_S = 1.0  # of the journal in a recording
+FLIGHT_MOST_S = 600.0
+FLIGHT_VALUES = 200_000  # in a recording; older ones are left out
+FLIGHT_RECORDS = 50_000  # the same, of spans and marks
 
 # --- keys ----------------------------------------------------------------------------------------
 TRUSTED_KEYS = 1_000  # files checked once a second and at handshakes; 3 ms
@@ -236,6 +286,10 @@ KEYS_BYTES = 64 * MIB  # of the names in a history: five times INSTRUMENT_CHARS 
 RECORD_LINE_BYTES = 32 * MIB  # a record of FRAME_BYTES in JSON, with all its characters escaped
 SEGMENT_FRAME_BYTES = 128 * MIB  # in a journal or history: twice the largest checkpoint
 REQUEST_LOG_CAP_BYTES = 256 * MIB  # a million requests with thirty chunks each
+OUTPUT_LOG_BYTES = 8 * MIB  # for each of its two files: the last hundred thousand lines of 80 characters
+STACK_LOG_BYTES = 8 * MIB  # of a part of the stack, for each of its two files
+RING_DEFINITIONS_BYTES = 64 * MIB  # of one producer: a thousand bytes for each id
+RING_INTRODUCTION_BYTES = 16 * KIB
 SLICES = 600  # tenths of a second in the history: the first minute with events
 SLICE_LAG_NS = 200_000_000  # between an event and its sum: 75 ms on an idle machine, twice that on a busy one
 SLICED_INSTRUMENTS = 2_000  # with more, there are no slices: one takes 10 ms then
@@ -245,6 +299,12 @@ EXACT_MEMORY_BYTES = 64 * MIB  # values kept at once by the exact pass
 EXACT_EVENTS = BATCH_EVENTS  # a full batch is processed at once
 PATH_CHARS = 4_096  # PATH_MAX of Linux
 IPC_PATH_BYTES = 107  # sizeof(sockaddr_un.sun_path) - 1
+
+# --- reports -------------------------------------------------------------------------------------
+READ_CURVES_BYTES = GIB  # of a record log that is read for curves: four million steps, twenty seconds
+READ_SPANS_BYTES = 256 * MIB  # the same, for spans and slow ranks: a few seconds
+READ_REQUESTS_BYTES = 32 * MIB  # of a request log: about a second of work
+READ_HISTORY_BYTES = 128 * MIB  # by default: five seconds of work, five hours of a thousand busy series
 
 # --- time ----------------------------------------------------------------------------------------
 START_TIMEOUT_S = 10.0

@@ -31,7 +31,7 @@ from telemetry.store.journal import JournalReader, JournalWriter
 from telemetry.store.merge_sources import write_sources
 from telemetry.store.outbox import MAGIC as OUTBOX_MAGIC
 from telemetry.store.outbox import DiskOutbox, StoredBatch
-from telemetry.store.output_log import OUTPUT_BYTES, OutputLog
+from telemetry.store.output_log import OutputLog
 from telemetry.store.records import RecordLog
 from telemetry.store.run_directory import Manifest, RunDirectory
 from telemetry.testing import frame as batch
@@ -176,7 +176,7 @@ def test_bounds_are_the_settings() -> None:
     sizes, ages = JournalConfig(), HistoryConfig()
     assert f"`journal.segment_bytes` ({sizes.segment_bytes // MIB} MiB by default)" in WORDS
     assert f"`journal.cap_bytes` ({sizes.cap_bytes // GIB} GiB by default)" in WORDS
-    assert f"larger than {OUTPUT_BYTES // MIB} MiB" in WORDS
+    assert f"larger than {limits.OUTPUT_LOG_BYTES // MIB} MiB" in WORDS
     kept = dict(table("level"))
     assert list(kept) == [f"{level} s" for level in levels.LEVELS]
     assert f"`history.cap_bytes` ({ages.cap_bytes // GIB} GiB by default)" in WORDS

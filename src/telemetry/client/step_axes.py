@@ -23,7 +23,6 @@ _NEWEST: Final = limits.STEPS_KEPT // 2
 The aggregator corrects twice as many. The reserve covers steps that were logged earlier and are higher: those close
 later, because open steps close in ascending order.
 """
-_AXES: Final = 32  # of a process; half of those of a run
 _NAMES: Final = 20_000  # names that are remembered
 
 
@@ -185,10 +184,10 @@ class StepAxes(Locked):
         """Return the axis for a name that is new, or that its axis has left behind."""
         remembers = name in self._axis_of or len(self._axis_of) < _NAMES
         joined = max((axis for axis in self._axes if axis.highest <= step), key=_highest, default=None)
-        if joined is None and (len(self._axes) >= _AXES or not remembers):
+        if joined is None and (len(self._axes) >= limits.UNNAMED_AXES or not remembers):
             joined = next((axis for axis in self._axes if axis.takes(step)), None)
         if joined is None:
-            joined = self._axes[-1] if len(self._axes) >= _AXES else self._begin(name, step)
+            joined = self._axes[-1] if len(self._axes) >= limits.UNNAMED_AXES else self._begin(name, step)
         if remembers:
             self._axis_of[name] = joined
         return joined

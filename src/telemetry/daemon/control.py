@@ -27,12 +27,10 @@ from telemetry.wire.nodes import Found, Search
 from telemetry.wire.snapshot import MetricsSnapshot, State
 from telemetry.wire.version import PROTOCOL, SAYS_UNFINISHED, may_talk
 
-_READS_KEPT: Final = 64  # of a queue shared with the run's own writes; 128 MiB of replies
 _LOG = logging.getLogger("telemetry.daemon")
 _MESSAGES_A_TURN: Final = 256
 _RESEND_PERIOD_NS: Final = 300_000_000  # a resent batch needs a flush period and a turn to arrive
 _RANGES_ASKED: Final = 16
-_OWED_KEPT: Final = 2 * limits.PRODUCERS  # an end and a barrier of each
 _LATE_NS: Final = int(limits.LATE_AFTER_S * 1e9)
 
 
@@ -256,7 +254,7 @@ class Control:
         if self._settled(peer, request):
             return
         key = (peer, type(request), request.id)
-        if key not in self._owed and len(self._owed) >= _OWED_KEPT:
+        if key not in self._owed and len(self._owed) >= limits.CONTROL_OWED:
             self._reply(peer, msg.Error(code="refused", message="too many requests are waiting"), request.id)
             return
         self._owed[key] = request
@@ -388,7 +386,7 @@ class DiskReads:
             failed = msg.Error(code="unavailable", message=f"could not be read: {error}")
             self._reply(peer, failed if answer is None else answer, request_id)
 
-        if self._waiting < _READS_KEPT and self._worker.submit(read, done):
+        if self._waiting < limits.CONTROL_READS and self._worker.submit(read, done):
             self._waiting += 1
         else:
             self._reply(peer, msg.Error(code="unavailable", message="the disk is far behind"), request_id)

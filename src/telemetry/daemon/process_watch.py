@@ -9,7 +9,7 @@ import os
 import select
 from typing import Protocol
 
-WATCHED = 256  # each costs a descriptor; a run belongs to a starter and a command
+from telemetry import limits
 
 
 class _Watched(Protocol):
@@ -92,7 +92,7 @@ class ProcessWatch:
 
     def watch(self, pid: int) -> bool:
         """Watch a process. Return False if too many are watched."""
-        if pid not in self._watched and len(self._watched) >= WATCHED:
+        if pid not in self._watched and len(self._watched) >= limits.PROCESSES_WATCHED:
             return False
         self._watched[pid] = _watch(pid)
         self.watching = True

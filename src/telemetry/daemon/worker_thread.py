@@ -9,10 +9,11 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, Full, Queue
-from typing import Any, Final
+from typing import Any
+
+from telemetry import limits
 
 _LOG = logging.getLogger("telemetry.daemon")
-_QUEUED_JOBS: Final = 256  # seconds of backlog on a stuck disk; later jobs are refused and counted
 
 Job = Callable[[], Any]
 Done = Callable[[Any, Exception | None], None]
@@ -27,7 +28,7 @@ class Worker:
     """
 
     def __init__(self, name: str) -> None:
-        self._jobs: Queue[tuple[Job, Done | None] | None] = Queue(_QUEUED_JOBS)
+        self._jobs: Queue[tuple[Job, Done | None] | None] = Queue(limits.DISK_JOBS)
         self._finished: deque[tuple[Done, Any, Exception | None]] = deque()
         self.fd, self._wake_fd = os.pipe()
         os.set_blocking(self.fd, False)

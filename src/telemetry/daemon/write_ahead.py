@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -12,7 +11,6 @@ from telemetry import limits
 from telemetry.aggregator import StreamedRecord
 from telemetry.common.clock import Clock
 from telemetry.daemon.numbers import LATEST_NS, Numbers
-from telemetry.daemon.process_watch import WATCHED
 from telemetry.store.journal import JournalWriter
 from telemetry.wire.codec import encode_note
 from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, TellBackend, Watch
@@ -20,9 +18,6 @@ from telemetry.wire.history import Interval, Slice
 from telemetry.wire.journal import BadFrames, Closed, Ending, Note, Rolled, Salvaging, Sliced
 from telemetry.wire.request_log import LoggedRecords
 from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat
-
-_HELLOS_TAKEN: Final = 16  # different ones per producer: a process changes at most its name
-_LEAF_HELLOS_TAKEN: Final = 65_536  # the same for a leaf, which keeps its id when it is restarted: 10 MB
 
 
 def no_room() -> str:
@@ -97,7 +92,7 @@ class WriteAheadLog:
         if self._is_introduced(hello, now_ns):
             self._aggregator.ping(hello.producer, now_ns)
             return ""
-        taken = _LEAF_HELLOS_TAKEN if hello.node else _HELLOS_TAKEN
+        taken = limits.NODE_HELLOS if hello.node else limits.HELLOS
         if self._hellos[hello.producer] >= taken:
             return f"more than {taken:,} different hellos of one producer"
         named = self._numbers.is_named_by(hello)
@@ -147,7 +142,7 @@ class WriteAheadLog:
     def watch(self, watch: Watch) -> None:
         """Add a process to those that the run belongs to."""
         watched = self._numbers.run.watched
-        if watch.pid not in watched and len(watched) < WATCHED:
+        if watch.pid not in watched and len(watched) < limits.PROCESSES_WATCHED:
             now_ns = self.stamp()
             self._note(watch, now_ns)
             self._numbers.take_note(watch, now_ns)

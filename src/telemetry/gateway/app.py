@@ -16,16 +16,16 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from telemetry import limits
 from telemetry.client import user_warnings
 from telemetry.gateway import openapi
 from telemetry.gateway.access import Access
-from telemetry.gateway.bodies import BODY_BYTES, converted, media_type, plain, too_large, unzipped
+from telemetry.gateway.bodies import converted, media_type, plain, too_large, unzipped
 from telemetry.gateway.endpoint import JSON, MSGPACK, Answer, Call, Endpoint, Failure, Problem
 from telemetry.gateway.gateway import Gateway
 from telemetry.gateway.routes import ENDPOINTS
 
 DOCUMENT_PATH: Final = "/openapi.json"
-_BODY_S: Final = 60.0  # a client that sends slower would hold its memory for as long as it likes
 _ENCODE_JSON: Final = msgspec.json.Encoder().encode
 _ENCODE_MSGPACK: Final = msgspec.msgpack.Encoder().encode
 
@@ -108,7 +108,7 @@ async def _call(endpoint: Endpoint, gateway: Gateway, request: Request, take: Ca
         raw = await _read(request, take)
         encoding = request.headers.get("content-encoding", "")
         if encoding:
-            raw = await gateway.work(BODY_BYTES, functools.partial(unzipped, raw, encoding))
+            raw = await gateway.work(limits.GATEWAY_BODY_BYTES, functools.partial(unzipped, raw, encoding))
             take(len(raw))
         of = endpoint.body
         if of is not None:
@@ -127,10 +127,10 @@ async def _read(request: Request, take: Callable[[int], None]) -> bytes:
     parts: list[bytes] = []
     size = 0
     try:
-        async with asyncio.timeout(_BODY_S):
+        async with asyncio.timeout(limits.GATEWAY_BODY_S):
             async for part in request.stream():
                 size += len(part)
-                if size > BODY_BYTES:
+                if size > limits.GATEWAY_BODY_BYTES:
                     raise too_large()
                 take(len(part))
                 parts.append(part)
@@ -138,7 +138,7 @@ async def _read(request: Request, take: Callable[[int], None]) -> bytes:
         raise Problem(400, "the body is cut off") from None
     except TimeoutError:
         raise Problem(
-            408, f"the body did not arrive within {_BODY_S:g} s", headers={"Connection": "close"}
+            408, f"the body did not arrive within {limits.GATEWAY_BODY_S:g} s", headers={"Connection": "close"}
         ) from None
     return parts[0] if len(parts) == 1 else b"".join(parts)
 

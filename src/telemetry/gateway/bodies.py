@@ -16,10 +16,6 @@ from telemetry import limits
 from telemetry.gateway.endpoint import AGAIN, MSGPACK, FieldProblem, Problem
 from telemetry.wire.codec import BAD_INPUT
 
-BODY_BYTES: Final = 16 * limits.MIB
-"""Largest body of a request, before and after decompression."""
-BODIES_BYTES: Final = 128 * limits.MIB
-"""Bytes of all bodies that are received or recorded at the same time."""
 _PATH: Final = re.compile(r" - at (`key` in )?`\$(.*)`$")
 _PATH_PART: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _MISSING: Final = re.compile(r"required field `(.*)`$")
@@ -42,7 +38,7 @@ class BodyRoom:
 
         def take(size: int) -> None:
             nonlocal own
-            if self._taken + size > BODIES_BYTES:
+            if self._taken + size > limits.GATEWAY_BODIES_BYTES:
                 raise Problem(
                     503, "too many large bodies arrive at once; nothing was recorded, try again", headers=AGAIN
                 )
@@ -69,10 +65,10 @@ def unzipped(data: bytes, encoding: str) -> bytes:
         raise Problem(415, f"the content encoding {encoding[:40]!r} is not supported: use gzip, deflate or none")
     unzip = zlib.decompressobj(wbits=zlib.MAX_WBITS | (16 if word == "gzip" else 0))
     try:
-        body = unzip.decompress(data, BODY_BYTES + 1)
+        body = unzip.decompress(data, limits.GATEWAY_BODY_BYTES + 1)
     except zlib.error as error:
         raise Problem(400, f"the body is not valid {word}: {error}") from None
-    if len(body) > BODY_BYTES or unzip.unconsumed_tail:
+    if len(body) > limits.GATEWAY_BODY_BYTES or unzip.unconsumed_tail:
         raise too_large()
     if not unzip.eof:
         raise Problem(400, f"the {word} body is cut off")
@@ -80,7 +76,10 @@ def unzipped(data: bytes, encoding: str) -> bytes:
 
 
 def too_large() -> Problem:
-    return Problem(413, f"the body is too large: the limit is {BODY_BYTES // limits.MIB} MiB; send smaller batches")
+    return Problem(
+        413,
+        f"the body is too large: the limit is {limits.GATEWAY_BODY_BYTES // limits.MIB} MiB; send smaller batches",
+    )
 
 
 def plain(data: bytes, content_type: str) -> Any:

@@ -32,10 +32,6 @@ _LOOK_S: Final = 0.25
 _ROUND_S: Final = 1.0  # of one attempt; a restarted aggregator must be asked again
 _PAUSE_S: Final = 0.2
 RETRY_AFTER_S: Final = 1
-_REQUESTS_WAITING: Final = 1_000
-_RECORDS_WAITING: Final = limits.RECORDS_BUFFERED // 2
-_BYTES_WAITING: Final = limits.RECORDS_BUFFERED_BYTES // 2
-_ROWS_WAITING: Final = 500_000  # half of the usual buffer
 _NAME: Final = "gateway"
 _NEEDS: Final = (1, 4)
 """Version with axes that close by reports."""
@@ -122,10 +118,10 @@ class RunLink:
         outbox = self._flusher.outbox
         if self.silent:
             raise _unavailable("the run's aggregator does not answer")
-        if self._commits.waiting >= _REQUESTS_WAITING:
+        if self._commits.waiting >= limits.GATEWAY_REQUESTS:
             raise _unavailable("too many requests wait for the aggregator")
-        records_full = len(outbox.records) >= _RECORDS_WAITING or outbox.weight >= _BYTES_WAITING
-        if records_full or outbox.waiting >= _ROWS_WAITING:
+        records_full = len(outbox.records) >= limits.GATEWAY_RECORDS or outbox.weight >= limits.GATEWAY_RECORD_BYTES
+        if records_full or outbox.waiting >= limits.GATEWAY_ROWS:
             raise _unavailable("too many events wait for the aggregator")
 
     async def confirmed(self, timeout_s: float) -> bool:

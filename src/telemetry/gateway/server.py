@@ -33,8 +33,6 @@ from telemetry.transport.keeper_lock import keeper_of
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 _BACKLOG: Final = 512
 _ACCEPTED: Final = 16  # connections that the loop accepts before it looks whether there is room for them
-UNREAD_S: Final = 60.0
-"""Longest time that a client may read nothing of an answer that waits for it."""
 _LAST_READERS_S: Final = 1.0  # after the run's end, for clients that follow it
 _CLOSING_S: Final = 2  # for open requests
 LOOK_S: Final = 0.2
@@ -48,7 +46,7 @@ def listen(host: str, port: int) -> socket.socket:
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if sys.platform == "linux":  # connections inherit it
-                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(UNREAD_S * 1e3))
+                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(limits.GATEWAY_UNREAD_S * 1e3))
             listener.bind(address)
             listener.listen(_BACKLOG)
         except OSError:
@@ -170,15 +168,11 @@ async def until_over(run: RunLink, parent: int) -> None:
         await asyncio.sleep(LOOK_S)
 
 
-HEAD_BYTES: Final = 32 * limits.KIB
-"""Largest head of a request: its path and its headers."""
-HEAD_S: Final = 10.0
-"""Longest time for a head to arrive, after the connection was made or the last request was answered."""
-PIPELINED: Final = 16
-"""Requests of one connection that wait for their answers."""
-_CONNECTIONS: Final = 2_048  # with a head each, these have 64 MiB
 _INVALID: Final = (400, "this is not a valid request of HTTP/1.1")
-_TOO_LARGE: Final = (431, f"the head is larger than {HEAD_BYTES // limits.KIB} KiB; send shorter headers")
+_TOO_LARGE: Final = (
+    431,
+    f"the head is larger than {limits.GATEWAY_HEAD_BYTES // limits.KIB} KiB; send shorter headers",
+)
 _TOO_MANY: Final = (503, "the gateway has too many connections; use fewer, or try again")
 _ENCODE: Final = msgspec.json.Encoder().encode
 
@@ -192,7 +186,7 @@ class Connection(HttpToolsProtocol):
         self._head_bytes = 0  # received since the last head, part of a body or end of a request
         self._refusal: tuple[int, str] | None = None
         self._waits_since_s = self.loop.time()
-        self._timer = self.loop.call_later(HEAD_S, self._end_wait)
+        self._timer = self.loop.call_later(limits.GATEWAY_HEAD_S, self._end_wait)
         self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -202,18 +196,18 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         self._head_bytes += len(data)
         super().data_received(data)
-        if self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
+        if self._head_bytes > limits.GATEWAY_HEAD_BYTES and not self.transport.is_closing():
             self._refuse(*_TOO_LARGE)
 
     def on_headers_complete(self) -> None:
         self._head_bytes = 0
         size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
-        if size > HEAD_BYTES:
+        if size > limits.GATEWAY_HEAD_BYTES:
             self._refusal = _TOO_LARGE
         if self._refusal is not None:
             raise ValueError  # the parser stops, and calls `send_400_response`
         super().on_headers_complete()
-        if len(self.pipeline) > PIPELINED:
+        if len(self.pipeline) > limits.GATEWAY_PIPELINED:
             raise ValueError
 
     def on_body(self, body: bytes) -> None:
@@ -228,7 +222,7 @@ class Connection(HttpToolsProtocol):
         super().on_response_complete()
         self._waits_since_s = self.loop.time()
         self._timer.cancel()
-        self._timer = self.loop.call_later(HEAD_S, self._end_wait)
+        self._timer = self.loop.call_later(limits.GATEWAY_HEAD_S, self._end_wait)
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(*(self._refusal or _INVALID))
@@ -240,13 +234,13 @@ class Connection(HttpToolsProtocol):
 
     def _end_wait(self) -> None:
         if self._head_bytes and self._is_idle:
-            self._refuse(408, f"the request did not arrive within {HEAD_S:g} s; send it again")
+            self._refuse(408, f"the request did not arrive within {limits.GATEWAY_HEAD_S:g} s; send it again")
         elif self._is_idle:
             self.transport.abort()
 
     def _make_room(self) -> None:
         """If there are too many connections, end the one that has waited longest, else refuse this one."""
-        most = min(_CONNECTIONS, limit_of_descriptors() // 2)
+        most = min(limits.GATEWAY_CONNECTIONS, limit_of_descriptors() // 2)
         every: list[Any] = [each for each in self.connections if not each.transport.is_closing()]
         of_peer = [each for each in every if each._peer == self._peer]
         rivals = of_peer if len(of_peer) > most // 2 else every if len(every) > most else []

@@ -13,12 +13,12 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from telemetry import limits
 from telemetry.errors import RunDirectoryError
 from telemetry.history import request_log
 from telemetry.history.request_log import LoggedRequest
 from telemetry.history.request_model import request_instruments
 from telemetry.history.second_sums import AT_ONCE, SecondSums, SmallNumbers
-from telemetry.limits import MIB
 from telemetry.wire import requests as words
 from telemetry.wire.pictures import RequestSlots
 from telemetry.wire.report import Report, RequestFigures
@@ -35,8 +35,6 @@ Labels = tuple[tuple[str, str], ...]
 Place = tuple[str, Labels, str | None]
 """Kind, labels without the tracking window, and tracking window: empty outside any window, None for the total."""
 
-LOG_BYTES: Final = 32 * MIB
-"""Largest request log that is read for a report: about a second of work."""
 _CHANGES: Final = {words.ISSUED: 1.0, words.COMPLETED: -1.0, words.FAILED: -1.0, words.EXPIRED: -1.0}
 _SECOND: Final = 10**9
 
@@ -50,7 +48,7 @@ def with_peaks(report: Report, directory: RunDirectory) -> Report:
         return report
     try:
         facts = request_log.facts(directory)
-        if facts is None or facts.left_out or facts.bytes > LOG_BYTES:
+        if facts is None or facts.left_out or facts.bytes > limits.READ_REQUESTS_BYTES:
             return report
         groups = _groups(directory)
     except (RunDirectoryError, OverflowError):  # times of a file may be as large as 64 bits allow
@@ -224,7 +222,7 @@ def with_slots(report: Report, directory: RunDirectory) -> Report:
         return report
     try:
         facts = request_log.facts(directory)
-        if facts is None or not facts.kept or facts.bytes > LOG_BYTES:
+        if facts is None or not facts.kept or facts.bytes > limits.READ_REQUESTS_BYTES:
             return report
         slots = slots_of(request_log.read(directory), report.snapshot.started_ns)
     except (RunDirectoryError, OverflowError):  # times of a file may be as large as 64 bits allow

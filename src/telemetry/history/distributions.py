@@ -17,9 +17,9 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from telemetry import limits
 from telemetry.common.wording import labelled
 from telemetry.errors import RunDirectoryError
-from telemetry.limits import GIB
 from telemetry.statistics.hdr.percentiles import parse_percentile, rank
 from telemetry.store.records import FILE_NAME, RecordLog
 from telemetry.store.run_directory import RunDirectory
@@ -31,7 +31,6 @@ COUNT: Final = ".count"
 """End of the name of a counter with the number of values in a histogram."""
 SUM: Final = ".sum"
 PERCENTILES: Final = ("50", "90", "99", "99.9")
-_MOST_BYTES: Final = GIB  # of a record log that a report still reads
 _Ends = tuple[float, float]
 
 
@@ -88,7 +87,7 @@ def read(directory: RunDirectory, snapshot: MetricsSnapshot) -> list[CountedDist
         return []
     cells: dict[str, dict[_Ends, int]] = {}
     try:
-        if (directory.records / FILE_NAME).stat().st_size > _MOST_BYTES:
+        if (directory.records / FILE_NAME).stat().st_size > limits.READ_CURVES_BYTES:
             return []
         for line in RecordLog(directory.records).of_type(_BinsLine):
             if line.name in counters and not line.axis:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from telemetry import limits
 from telemetry.common import formatting
 from telemetry.common.memory import uncollected
 from telemetry.errors import RunDirectoryError, UsageError
@@ -34,7 +35,6 @@ from telemetry.history.steady_range import settled
 from telemetry.history.step_curves import curve_findings, curves_of
 from telemetry.history.stragglers import has_work_and_wait, stragglers
 from telemetry.history.time_range import TimeRangeChoice
-from telemetry.limits import MIB
 from telemetry.statistics.hdr.percentiles import parse_percentile
 from telemetry.store.records import FILE_NAME, RecordLog
 from telemetry.store.run_directory import RunDirectory
@@ -42,12 +42,8 @@ from telemetry.wire.events import Span
 from telemetry.wire.pictures import Pictures, StepCurve
 from telemetry.wire.report import EarlyRule, Report, SpanSpread, Stragglers
 
-_MOST_BYTES: Final = 256 * MIB
-"""Size of a record log that a report still reads: a few seconds."""
 _NS_PER_MS: Final = 1e6
 _US: Final = 1_000  # a moment in seconds since the run's start is not exact to the nanosecond
-OWN_BYTES: Final = 128 * MIB
-"""Largest history read by default: five seconds of work, five hours of a thousand busy series."""
 
 
 def open_run(
@@ -111,9 +107,9 @@ class RecordedRun:
         With `pictures` it also has figures for pictures. Without a history these are distributions only, in the
         coarse cells of the result.
 
-        Without `step_s` there are about sixty steps, and at most `OWN_BYTES` of history are read; a finding reports
-        a larger one. Raises UsageError for a step that is not positive, or so short that a report can't hold the
-        points. With a step it also raises RunDirectoryError if there is no history.
+        Without `step_s` there are about sixty steps, and at most `limits.READ_HISTORY_BYTES` of history are
+        read; a finding reports a larger one. Raises UsageError for a step that is not positive, or so short that a
+        report can't hold the points. With a step it also raises RunDirectoryError if there is no history.
         """
         report = self._report(step_s, pictures)
         if pictures and report.pictures is None:
@@ -156,7 +152,7 @@ class RecordedRun:
         try:
             step_s = self._past.step_for(self._past.end_s)
             size = self._past.stored_bytes(step_s)
-            if size > OWN_BYTES:
+            if size > limits.READ_HISTORY_BYTES:
                 return alone(
                     self.result,
                     f"the history is {formatting.size(size)}, and `--every {step_s:.0f}s` reads all of it",
@@ -362,7 +358,7 @@ def span_spreads(directory: RunDirectory) -> list[SpanSpread]:
     """Return the spread of spans that several producers recorded. Return nothing for a large or unreadable log."""
     totals: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     try:
-        if (directory.records / FILE_NAME).stat().st_size > _MOST_BYTES:
+        if (directory.records / FILE_NAME).stat().st_size > limits.READ_SPANS_BYTES:
             return []
         for record in RecordLog(directory.records).readable():
             if isinstance(record.record, Span):

@@ -15,7 +15,6 @@ from telemetry import limits
 from telemetry.common import formatting
 from telemetry.common.memory import uncollected
 from telemetry.errors import RunDirectoryError
-from telemetry.limits import GIB
 from telemetry.statistics.hdr.layout import Floats, Integers
 from telemetry.store.records import FILE_NAME, RecordLog
 from telemetry.store.run_directory import RunDirectory
@@ -31,8 +30,6 @@ NAMES: Final = 500
 _HELD: Final = limits.STEPS_KEPT + 1
 """Closed steps of an axis that may still be corrected: a last correction can follow the step that ends the wait."""
 _HELD_VALUES: Final = limits.STEP_VALUES
-_MOST_BYTES: Final = GIB
-"""Size of a record log that a report still reads: four million steps, twenty seconds."""
 _REPORT_POINTS: Final = 24_000
 _MOST_POINTS: Final = 500
 _LEAST_POINTS: Final = 60
@@ -138,7 +135,7 @@ def curves_of(directory: RunDirectory, snapshot: MetricsSnapshot) -> list[StepCu
     names = sum(len(stat.values) for stat in snapshot.axes)
     points = max(min(_MOST_POINTS, _REPORT_POINTS // max(min(names, NAMES), 1)), _LEAST_POINTS)
     try:
-        if _size(directory) > _MOST_BYTES:
+        if _size(directory) > limits.READ_CURVES_BYTES:
             return []
         with uncollected():
             return read(directory, points, started_ns=snapshot.started_ns)
@@ -151,7 +148,7 @@ def curve_findings(
 ) -> Iterator[str]:
     """Yield notes for readers of a report whose curves do not show all values of steps."""
     names = sum(len(stat.values) for stat in snapshot.axes)
-    if names and not curves and _size(directory) > _MOST_BYTES:
+    if names and not curves and _size(directory) > limits.READ_CURVES_BYTES:
         yield f"no curves of steps: the record log is {formatting.size(_size(directory))}, too large for a report"
     elif names > len(curves) >= NAMES:
         yield f"curves of steps show the first {len(curves):,} of {names:,} names or more"

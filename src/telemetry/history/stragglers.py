@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
+from telemetry import limits
 from telemetry.common import formatting
 from telemetry.common.formatting import number_of, printable
 from telemetry.errors import RunDirectoryError
-from telemetry.limits import MIB
 from telemetry.statistics.step_windows import MapColumn
 from telemetry.statistics.stragglers import CONFIDENCE, Slow, StragglerDetector
 from telemetry.store.records import FILE_NAME, RecordLog
@@ -23,8 +23,6 @@ from telemetry.wire.snapshot import MetricsSnapshot
 ROWS: Final = 64
 COLUMNS: Final = 60
 """Largest size of a map in a report: more ranks and steps are put together."""
-_MOST_BYTES: Final = 256 * MIB
-"""Size of a record log that a report still reads: a few seconds."""
 _PLACES: Final = 4
 _LEAST_SCALE: Final = 0.05
 """Lag that is drawn darkest if all are smaller, so that noise stays pale."""
@@ -72,7 +70,7 @@ def stragglers(directory: RunDirectory, snapshot: MetricsSnapshot) -> list[Strag
     """Return the slow ranks of a run. Return nothing for a large or unreadable record log."""
     watch = StragglerWatch()
     try:
-        if (directory.records / FILE_NAME).stat().st_size > _MOST_BYTES:
+        if (directory.records / FILE_NAME).stat().st_size > limits.READ_SPANS_BYTES:
             return []
         for record in RecordLog(directory.records).readable():
             if isinstance(record.record, ClosedStep):

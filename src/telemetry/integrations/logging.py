@@ -16,6 +16,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from telemetry import limits
 from telemetry.common.formatting import number_of
 from telemetry.integrations.capture.captures import Capture
 from telemetry.integrations.capture.patching import Observers, Patch
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
 _WARNING: Final = 30
 _OURS: Final = "telemetry"
 _WHAT: Final = "Logger.callHandlers"
-PER_SECOND: Final = 20
-"""Marks of a process in a second, and in a burst."""
-PER_PROCESS: Final = 1_000
-"""Marks of a process in all."""
 _CHARS: Final = 500
 
 _OBSERVERS: Final = Observers("logging")
@@ -49,7 +46,7 @@ class Messages:
         """Begin anew, as in a forked child."""
         self._lock = threading.Lock()
         self._local = threading.local()
-        self._room = float(PER_SECOND)
+        self._room = float(limits.LOG_MARKS_A_SECOND)
         self._filled_s = self._now()
         self._recorded = 0
         self._left_out = 0
@@ -78,16 +75,22 @@ class Messages:
             return
         self.tell_left_out()
         _mark(_text(record), _labels(record), record.created)
-        if self._recorded == PER_PROCESS:
-            _mark(f"{PER_PROCESS:,} log messages recorded; further ones of this process are only counted", {}, None)
+        if self._recorded == limits.LOG_MARKS:
+            _mark(
+                f"{limits.LOG_MARKS:,} log messages recorded; further ones of this process are only counted",
+                {},
+                None,
+            )
 
     def _admits(self) -> bool:
         """Return whether there is room for one more message. Count it in either case."""
         with self._lock:
             now_s = self._now()
-            self._room = min(float(PER_SECOND), self._room + (now_s - self._filled_s) * PER_SECOND)
+            self._room = min(
+                float(limits.LOG_MARKS_A_SECOND), self._room + (now_s - self._filled_s) * limits.LOG_MARKS_A_SECOND
+            )
             self._filled_s = now_s
-            admits = self._room >= 1 and self._recorded < PER_PROCESS
+            admits = self._room >= 1 and self._recorded < limits.LOG_MARKS
             self._room -= admits
             self._recorded += admits
             self._left_out += not admits

@@ -24,8 +24,6 @@ from telemetry.store.processes import start_of
 from telemetry.store.stack_state import PartState, StackState, remove_state, write_state
 from telemetry.supervise.child import Child, ChildPolicy
 
-FILE_BYTES: Final = 8 * limits.MIB
-"""Size after which a log is renamed to `NAME.1.log`, whose content is lost."""
 Say = Callable[[str], object]
 LOGS: Final = "logs"
 _POLICY: Final = ChildPolicy(
@@ -286,9 +284,9 @@ def answers(url: str) -> bool:
 
 
 class LogFile:
-    """A log of lines, at most two files of `FILE_BYTES`. Thread-safe. Never raises: a full disk ends no process."""
+    """A log of lines, in at most two files. Thread-safe. Never raises: a full disk ends no process."""
 
-    def __init__(self, path: Path, file_bytes: int = FILE_BYTES) -> None:
+    def __init__(self, path: Path, file_bytes: int = limits.STACK_LOG_BYTES) -> None:
         self._path = path
         self._file_bytes = file_bytes
         self._lock = threading.Lock()

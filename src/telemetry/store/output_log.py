@@ -13,9 +13,6 @@ from telemetry.store.append_file import AppendFile, describe
 OUTPUT: Final = "output.log"
 OLDER: Final = "output.1.log"
 """File that gets the content of `output.log` when that has grown too large."""
-OUTPUT_BYTES: Final = (
-    8 * limits.MIB
-)  # for each of the two: at least the last hundred thousand lines of 80 characters
 
 
 class OutputLog:
@@ -27,7 +24,7 @@ class OutputLog:
     """
 
     def __init__(
-        self, directory: Path, file_bytes: int = OUTPUT_BYTES, *, redactor: Redactor | None = None
+        self, directory: Path, file_bytes: int = limits.OUTPUT_LOG_BYTES, *, redactor: Redactor | None = None
     ) -> None:
         self.path = directory / OUTPUT
         self.lost_bytes = 0

@@ -294,8 +294,6 @@ def _is_power(number: int, most: int) -> bool:
 
 LENGTH: Final = struct.Struct("<I")
 _SKIPPED: Final = 1 << 31
-_DEFINITIONS_BYTES: Final = 64 * limits.MIB  # of one producer: a thousand bytes for each id
-_INTRODUCTION_BYTES: Final = 16 * limits.KIB
 _RULES_READ: Final = 1_000  # settings that changed so often are none
 _DEFINE: Final = msgspec.msgpack.Decoder(Define)
 _INTRODUCTION: Final = msgspec.msgpack.Decoder(Introduction)
@@ -323,7 +321,7 @@ class Definitions:
 def read_definitions(path: str) -> Definitions:
     """Read the definitions beside a ring. Return none of them if they are missing or can't be read."""
     try:
-        data = _read(path, _DEFINITIONS_BYTES)
+        data = _read(path, limits.RING_DEFINITIONS_BYTES)
     except OSError:
         return Definitions(None, [])
     rules, records = None, []
@@ -345,7 +343,7 @@ def read_introduction(path: str) -> Introduction | None:
     user says nothing.
     """
     try:
-        first = next(split_entries(_read(path, _INTRODUCTION_BYTES), 1), b"")
+        first = next(split_entries(_read(path, limits.RING_INTRODUCTION_BYTES), 1), b"")
         return _INTRODUCTION.decode(first)
     except (FileNotFoundError, PermissionError, msgspec.MsgspecError, ValueError, RecursionError):
         return None

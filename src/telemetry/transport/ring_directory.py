@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from telemetry import limits
 from telemetry.common.file_lock import lock_file
 from telemetry.errors import EndpointError
 from telemetry.transport.endpoints import IPC, ipc_path, is_loopback, runtime_directory
@@ -17,7 +18,6 @@ from telemetry.wire.rings import DEFINITIONS_SUFFIX, RING_SUFFIX
 _SHARED_MEMORY: Final = Path("/dev/shm")
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _NAMESPACES: Final = "/proc/self/ns"
-_OLD_S: Final = 3_600  # a live process touches its file once a minute
 
 
 def ring_directory() -> Path | None:
@@ -101,7 +101,7 @@ def _kind(fields: list[str]) -> str:
 
 def remove_old(directory: Path) -> None:
     """Remove old ring files: their process ended more than an hour ago, and no aggregator has read them."""
-    before = time.time() - _OLD_S
+    before = time.time() - limits.RING_OLD_S
     for name in os.listdir(directory):
         path = directory / name
         with suppress(OSError):  # another process may have removed it

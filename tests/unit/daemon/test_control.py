@@ -13,7 +13,6 @@ import msgspec
 import pytest
 
 from telemetry import limits
-from telemetry.daemon import control, process_watch
 from telemetry.daemon.service import Service
 from telemetry.errors import ProtocolError
 from telemetry.store.journal import NOTE, JournalReader
@@ -229,7 +228,7 @@ def test_a_repeated_end_is_owed_one_answer(make_service: Any, connect: Any) -> N
 
 def test_what_is_owed_is_bounded(make_service: Any, connect: Any, monkeypatch: Any) -> None:
     """Beyond the bound a request is refused in words, and the others are still answered."""
-    monkeypatch.setattr(control, "_OWED_KEPT", 3)
+    monkeypatch.setattr(limits, "CONTROL_OWED", 3)
     service = make_service()
     peer = connect(service)
     for number in range(10, 15):
@@ -387,7 +386,7 @@ def test_producers_beyond_the_bound_are_refused(make_service: Any, connect: Any,
 
 def test_processes_beyond_the_bound_are_not_watched(make_service: Any, connect: Any, monkeypatch: Any) -> None:
     """Each costs a descriptor."""
-    monkeypatch.setattr(process_watch, "WATCHED", 1)
+    monkeypatch.setattr(limits, "PROCESSES_WATCHED", 1)
     peer = connect(make_service())
     assert isinstance(peer.ask(msg.Watch(id=2, pid=os.getpid())), msg.Watching)
     answer = peer.ask(msg.Watch(id=3, pid=1))

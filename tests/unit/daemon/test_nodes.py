@@ -13,7 +13,6 @@ from tests.hand_made_leaf import SECOND, HandMadeLeaf, member
 
 from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig
-from telemetry.daemon import write_ahead
 from telemetry.daemon.exact_percentiles import obstacle
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.recovery.rebuild import Fold
@@ -89,7 +88,7 @@ def test_a_leaf_may_be_restarted_often(root: Root, monkeypatch: pytest.MonkeyPat
     leaf = HandMadeLeaf()
     assert [root.log.hello(leaf.hello(pid=pid)) for pid in range(1, 200)] == [""] * 199
     assert len(root.notes()) == 199
-    monkeypatch.setattr(write_ahead, "_LEAF_HELLOS_TAKEN", 200)
+    monkeypatch.setattr(limits, "NODE_HELLOS", 200)
     assert root.log.hello(leaf.hello(pid=200)) == ""
     assert root.log.hello(leaf.hello(pid=201)) == "more than 200 different hellos of one producer"
     assert root.folded().aggregator.book["leaf1"].pid == 200

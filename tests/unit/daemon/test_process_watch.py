@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from telemetry.daemon import process_watch
+from telemetry import limits
 from telemetry.daemon.process_watch import ProcessWatch, alive
 
 WaitUntil = Callable[..., object]
@@ -117,7 +117,7 @@ def test_a_process_with_thousands_of_descriptors_can_still_look(child: subproces
 
 def test_the_number_of_watched_processes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each costs a descriptor; who is watched already may be named again."""
-    monkeypatch.setattr(process_watch, "WATCHED", 2)
+    monkeypatch.setattr(limits, "PROCESSES_WATCHED", 2)
     watch = ProcessWatch()
     assert watch.watch(os.getpid())
     assert watch.watch(1)

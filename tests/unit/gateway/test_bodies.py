@@ -14,8 +14,9 @@ import pytest
 from msgspec import Struct
 from starlette.requests import Request
 
+from telemetry import limits
 from telemetry.gateway import app
-from telemetry.gateway.bodies import BODIES_BYTES, BODY_BYTES, BodyRoom, converted, media_type, plain, unzipped
+from telemetry.gateway.bodies import BodyRoom, converted, media_type, plain, unzipped
 from telemetry.gateway.endpoint import JSON, MSGPACK, Problem
 from telemetry.gateway.routes.events import Events
 from telemetry.gateway.routes.history import HistoryQuery
@@ -61,9 +62,9 @@ def test_other_encodings_are_refused(encoding: str) -> None:
 @pytest.mark.slow
 def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
     """A few kilobytes may stand for gigabytes. The largest body still passes."""
-    assert len(unzipped(gzip.compress(bytes(BODY_BYTES)), "gzip")) == BODY_BYTES
-    assert refusal(unzipped, gzip.compress(bytes(BODY_BYTES + 1)), "gzip").status == 413
-    assert refusal(unzipped, gzip.compress(bytes(40 * BODY_BYTES), 9), "gzip").status == 413
+    assert len(unzipped(gzip.compress(bytes(limits.GATEWAY_BODY_BYTES)), "gzip")) == limits.GATEWAY_BODY_BYTES
+    assert refusal(unzipped, gzip.compress(bytes(limits.GATEWAY_BODY_BYTES + 1)), "gzip").status == 413
+    assert refusal(unzipped, gzip.compress(bytes(40 * limits.GATEWAY_BODY_BYTES), 9), "gzip").status == 413
 
 
 @pytest.mark.parametrize("cut", [1, 4, 9, 12])
@@ -268,7 +269,7 @@ def test_all_bodies_together_are_bounded() -> None:
     """The memory that a request has taken is free again after it, also if the request failed."""
     room = BodyRoom()
     with room.share() as take:
-        take(BODIES_BYTES - 10)
+        take(limits.GATEWAY_BODIES_BYTES - 10)
         with room.share() as other:
             other(10)
             found = refusal(other, 1)
@@ -276,12 +277,12 @@ def test_all_bodies_together_are_bounded() -> None:
             assert "nothing was recorded" in found.failure.message
         take(10)
     with room.share() as take:
-        take(BODIES_BYTES)
+        take(limits.GATEWAY_BODIES_BYTES)
 
 
 def test_a_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The memory of an endless body is free again, and the client learns why."""
-    monkeypatch.setattr(app, "_BODY_S", 0.05)
+    monkeypatch.setattr(limits, "GATEWAY_BODY_S", 0.05)
     parts = [{"type": "http.request", "body": b"{", "more_body": True}]
 
     async def receive() -> Any:

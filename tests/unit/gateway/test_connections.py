@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from telemetry import limits
 from telemetry.gateway import server
 
 DEADLINE_S = 30.0
@@ -112,7 +113,10 @@ def test_a_head_is_bounded(web: Web) -> None:
 @pytest.mark.parametrize("parts", [1, 8])
 def test_the_bound_of_a_head_does_not_depend_on_its_parts(web: Web, parts: int) -> None:
     """A head below the bound is read, and one above it is refused with a message."""
-    for size, status in ((server.HEAD_BYTES - KIB, NOT_FOUND), (server.HEAD_BYTES + 1, b"HTTP/1.1 431")):
+    for size, status in (
+        (limits.GATEWAY_HEAD_BYTES - KIB, NOT_FOUND),
+        (limits.GATEWAY_HEAD_BYTES + 1, b"HTTP/1.1 431"),
+    ):
         head = HEAD + b"Connection: close\r\nX: " + b"x" * size + b"\r\n\r\n"
         with web.connect() as connection:
             step = -(-len(head) // parts)
@@ -138,7 +142,7 @@ def test_trailers_are_bounded(web: Web) -> None:
 
 def test_a_large_body_is_no_head(web: Web) -> None:
     """A body has a bound of its own."""
-    body = b"x" * (8 * server.HEAD_BYTES)
+    body = b"x" * (8 * limits.GATEWAY_HEAD_BYTES)
     with web.connect() as connection:
         connection.sendall(HEAD + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(body))
         connection.sendall(body)
@@ -147,7 +151,7 @@ def test_a_large_body_is_no_head(web: Web) -> None:
 
 def test_requests_in_one_piece_are_bounded(web: Web) -> None:
     """A client that sends requests without waiting for answers would make the server hold them all."""
-    few = server.PIPELINED
+    few = limits.GATEWAY_PIPELINED
     with web.connect() as connection:
         connection.sendall((HEAD + b"\r\n") * (few - 1) + HEAD + b"Connection: close\r\n\r\n")
         assert all_of(connection).count(NOT_FOUND) == few
@@ -161,7 +165,7 @@ def test_a_head_that_does_not_arrive_ends_the_connection(
     web: Web, monkeypatch: pytest.MonkeyPatch, half: bytes
 ) -> None:
     """The client is told, if it has begun a request."""
-    monkeypatch.setattr(server, "HEAD_S", 0.05)
+    monkeypatch.setattr(limits, "GATEWAY_HEAD_S", 0.05)
     with web.connect() as connection:
         connection.sendall(half)
         answer = all_of(connection)
@@ -170,7 +174,7 @@ def test_a_head_that_does_not_arrive_ends_the_connection(
 
 def test_a_silence_after_an_answer_ends_the_connection(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest of a body that was refused counts as silence, and so does the half of a second request."""
-    monkeypatch.setattr(server, "HEAD_S", 0.05)
+    monkeypatch.setattr(limits, "GATEWAY_HEAD_S", 0.05)
     for request in (HEAD + b"Content-Length: 9\r\n\r\n", HEAD + b"\r\n" + HEAD):
         with web.connect() as connection:
             connection.sendall(request)
@@ -181,7 +185,7 @@ def test_a_silence_after_an_answer_ends_the_connection(web: Web, monkeypatch: py
 
 def test_a_request_that_is_answered_late_is_not_cut(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     """The timeout is one of the client."""
-    monkeypatch.setattr(server, "HEAD_S", 0.05)
+    monkeypatch.setattr(limits, "GATEWAY_HEAD_S", 0.05)
     with web.connect() as connection:
         connection.sendall(HEAD.replace(b" /", b" /wait") + b"Connection: close\r\n\r\n")
         with web.connect() as silent:
@@ -193,7 +197,7 @@ def test_a_request_that_is_answered_late_is_not_cut(web: Web, monkeypatch: pytes
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such timeout")
 def test_an_answer_that_is_not_read_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client could hold an answer, and its connection, for ever."""
-    monkeypatch.setattr(server, "UNREAD_S", 0.1)
+    monkeypatch.setattr(limits, "GATEWAY_UNREAD_S", 0.1)
     with server.listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
         accepted, _ = listener.accept()
         with accepted, pytest.raises(TimeoutError):

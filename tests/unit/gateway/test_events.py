@@ -13,7 +13,6 @@ from telemetry import limits
 from telemetry.client.wall_time import monotonic_of
 from telemetry.gateway.bodies import converted
 from telemetry.gateway.endpoint import Problem
-from telemetry.gateway.routes import events as events_module
 from telemetry.gateway.routes.events import Events, record_all
 from telemetry.wire.events import Artifact, Expect, Mark, Note, Params, Scalars, Span, StepEnd
 
@@ -197,7 +196,7 @@ def test_a_batch_that_does_not_fit_the_schema_is_refused_whole(recorded: Recorde
 def test_the_size_of_a_batch_is_bounded(recorded: Recorded) -> None:
     """An empty batch is a mistake, too."""
     one = {"type": "count", "name": "n"}
-    most = events_module._EVENTS_A_REQUEST
+    most = limits.GATEWAY_EVENTS
     assert post(recorded, *[one] * most) == {}
     for batch in ([], [one] * (most + 1)):
         with pytest.raises(Problem):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from telemetry import limits
 from telemetry.history import concurrency, request_log
 from telemetry.history.concurrency import InFlightHistory, with_peaks
 from telemetry.history.request_log import LoggedRequest, RequestLogFacts
@@ -115,7 +116,7 @@ def test_a_log_that_lacks_requests_tells_no_peak(log: Any) -> None:
     assert peaks(figures(1, in_flight=1)) == unknown
     log((entry(0, 10), {}), left_out=1)
     assert peaks(figures(1)) == unknown
-    log((entry(0, 10), {}), size=concurrency.LOG_BYTES + 1)
+    log((entry(0, 10), {}), size=limits.READ_REQUESTS_BYTES + 1)
     assert peaks(figures(1)) == unknown
 
 

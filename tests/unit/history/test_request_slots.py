@@ -10,8 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from telemetry import limits
 from telemetry.history import request_log
-from telemetry.history.concurrency import LOG_BYTES, slots_of, with_slots
+from telemetry.history.concurrency import slots_of, with_slots
 from telemetry.history.request_log import LoggedRequest, RequestLogFacts
 from telemetry.wire.pictures import Pictures
 from telemetry.wire.report import Report, RequestFigures
@@ -83,7 +84,7 @@ def test_no_two_requests_share_a_slot_at_a_time(times: list[tuple[int, int]], mo
     assert max(found.slots) < at_once
 
 
-@pytest.mark.parametrize(("size", "has_slots"), [(1_000, True), (LOG_BYTES + 1, False)])
+@pytest.mark.parametrize(("size", "has_slots"), [(1_000, True), (limits.READ_REQUESTS_BYTES + 1, False)])
 def test_a_log_that_takes_long_to_read_is_left_out(
     size: int, has_slots: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

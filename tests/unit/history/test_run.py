@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.unit.history.runs import Making, Row
 
+from telemetry import limits
 from telemetry.errors import RunDirectoryError, RunNotFoundError, UsageError
 from telemetry.history.run import RecordedRun, open_run
 from telemetry.history.time_range import TimeRangeChoice
@@ -408,7 +409,7 @@ def test_a_run_of_nothing(tmp_path: Path) -> None:
 
 def test_a_large_history_is_read_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A report by itself takes seconds, not minutes; who wants more is told how."""
-    monkeypatch.setattr("telemetry.history.run.OWN_BYTES", 1_000)
+    monkeypatch.setattr(limits, "READ_HISTORY_BYTES", 1_000)
     run = Making(tmp_path, DEFINITIONS).run(seconds(125))
     report = run.report()
     assert report.over_time == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from telemetry.history import run as module
+from telemetry import limits
 from telemetry.history.run import span_spreads
 from telemetry.store.records import FILE_NAME, RecordLog
 from telemetry.store.run_directory import RunDirectory
@@ -52,7 +52,7 @@ def test_a_damaged_line_costs_its_record_only(run: RunDirectory) -> None:
 
 def test_a_large_log_is_not_read(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     """A report takes no minutes."""
-    monkeypatch.setattr(module, "_MOST_BYTES", 100)
+    monkeypatch.setattr(limits, "READ_SPANS_BYTES", 100)
     assert span_spreads(run) == []
 
 

@@ -249,7 +249,7 @@ def test_a_run_without_a_log_has_no_curves(tmp_path: Path, monkeypatch: pytest.M
     assert curves_of(missing, snapshot) == []
     assert read(missing) == []
     run = logged(tmp_path / "other", losses([1.0]))
-    monkeypatch.setattr(step_curves, "_MOST_BYTES", 10)
+    monkeypatch.setattr(limits, "READ_CURVES_BYTES", 10)
     assert curves_of(run, snapshot) == []
     [note] = curve_findings([], run, snapshot)
     assert "too large for a report" in note

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from telemetry.history import stragglers as module
+from telemetry import limits
 from telemetry.history.stragglers import (
     StragglerWatch,
     has_work_and_wait,
@@ -67,7 +67,7 @@ def test_a_large_log_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     log = RecordLog(run.records)
     log.append([StreamRecord(PROTOCOL, "r1", 0, "p", 10**18, Mark("begin"))])
     log.close()
-    monkeypatch.setattr(module, "_MOST_BYTES", (run.records / FILE_NAME).stat().st_size - 1)
+    monkeypatch.setattr(limits, "READ_SPANS_BYTES", (run.records / FILE_NAME).stat().st_size - 1)
     monkeypatch.setattr(RecordLog, "readable", lambda self: pytest.fail("it is read"))
     assert stragglers(run, SNAPSHOT) == []
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import telemetry
+from telemetry import limits
 from telemetry.history.result import load_report
 from telemetry.integrations import logging as capture
 from telemetry.testing.clock import FakeClock
@@ -342,10 +343,10 @@ def test_room_for_messages_comes_back_with_time(tmp_path: Path) -> None:
 
 def test_a_process_has_a_limit_in_all(tmp_path: Path) -> None:
     """A loop that warns for days fills no record log; the rest is counted."""
-    seconds = capture.PER_PROCESS // capture.PER_SECOND
+    seconds = limits.LOG_MARKS // limits.LOG_MARKS_A_SECOND
     found = marks_of(tmp_path, FakeClock(), [(20, 1.0)] * (seconds + 5))
     assert found[-2:] == [
         "1,000 log messages recorded; further ones of this process are only counted",
         "100 log messages left out",
     ]
-    assert len(found) == capture.PER_PROCESS + 2
+    assert len(found) == limits.LOG_MARKS + 2

@@ -18,6 +18,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 import msgspec
 from msgspec import Meta, Struct
 
+from telemetry import limits
 from telemetry.backends.backend import NotConfigured, RunFacts
 from telemetry.backends.items import Item, Live, Step
 from telemetry.backends.prometheus.families import Beside, families
@@ -30,8 +31,6 @@ from telemetry.wire.events import Rank
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 PATH: Final = "/metrics"
-_SCRAPES: Final = 8  # at a time; further scrapes are closed and retry later
-_PATIENCE_S: Final = 10.0  # with a slow client
 _LEAVES_S: Final = 1.0
 _COMPRESSION: Final = 1
 _OWN_NAMES: Final = ("localhost",)
@@ -284,7 +283,7 @@ class _Listener(ThreadingHTTPServer):
     def __init__(self, host: str, port: int, handler: Any) -> None:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         self.address_family = addresses[0][0]
-        self._room = threading.BoundedSemaphore(_SCRAPES)
+        self._room = threading.BoundedSemaphore(limits.PROMETHEUS_SCRAPES)
         super().__init__((host, port), handler)
 
     def server_bind(self) -> None:
@@ -308,7 +307,7 @@ class _Listener(ThreadingHTTPServer):
     def leave(self, timeout_s: float) -> None:
         """Wait until all open requests have ended, or until the timeout."""
         until_s = time.monotonic() + timeout_s
-        for _ in range(_SCRAPES):
+        for _ in range(limits.PROMETHEUS_SCRAPES):
             self._room.acquire(timeout=max(0.0, until_s - time.monotonic()))
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -316,7 +315,7 @@ class _Listener(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    timeout = _PATIENCE_S
+    timeout = limits.PROMETHEUS_CLIENT_S
     server_version = "telemetry"
     sys_version = ""
     page: Callable[[str], ServedPage | None]

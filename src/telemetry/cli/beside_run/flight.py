@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from telemetry import limits
 from telemetry.cli.beside_run.participants import BegunRun, Participant
 from telemetry.common.files import make_folder
 from telemetry.common.formatting import number_of, printable
@@ -28,12 +29,8 @@ if TYPE_CHECKING:
     from telemetry.cli.wrapped.command import Job
 
 FOLDER: Final = "flight"
-MOST_RECORDINGS: Final = 10
-"""Recordings of one run. The last one is for the end of the command."""
 _LABEL: Final = ("flight", "dump")
 """Label of a mark that asks for a recording."""
-_SHORTEST_S: Final = 1.0
-_LONGEST_S: Final = 600.0
 _PATIENCE_S: Final = 60.0
 """Longest wait at the end of a run for the last recording."""
 _TIME_FORMAT: Final = "%Y%m%dT%H%M%SZ"
@@ -57,9 +54,10 @@ def flight_seconds(text: str, config: Config) -> float:
         seconds = parse_time(text)
     except UsageError as error:
         raise UsageError(f"--flight-recorder: {error.message}", hint=error.hint) from None
-    if not _SHORTEST_S <= seconds <= _LONGEST_S:
+    if not limits.FLIGHT_LEAST_S <= seconds <= limits.FLIGHT_MOST_S:
         raise UsageError(
-            f"--flight-recorder {text} is not between {_SHORTEST_S:g} s and {_LONGEST_S / 60:g} min",
+            f"--flight-recorder {text} is not between "
+            f"{limits.FLIGHT_LEAST_S:g} s and {limits.FLIGHT_MOST_S / 60:g} min",
             hint="write it like 30s or 2m",
         )
     if not config.journal.enabled:
@@ -175,12 +173,12 @@ class FlightRecorder(Participant):
             self._changed_ns = 0
 
     def _order(self, word: str, reason: str, until_ns: int) -> None:
-        room = MOST_RECORDINGS if self._ended else MOST_RECORDINGS - 1
+        room = limits.FLIGHT_RECORDINGS if self._ended else limits.FLIGHT_RECORDINGS - 1
         if self._ordered >= room:
             if not self._is_full:
                 self._say(
-                    f"no more flight recordings of this run: {self._ordered} of {MOST_RECORDINGS} are written, and "
-                    "the last one is for the end of the command"
+                    f"no more flight recordings of this run: {self._ordered} of {limits.FLIGHT_RECORDINGS} are "
+                    "written, and the last one is for the end of the command"
                 )
             self._is_full = True
             return

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
+from telemetry import limits
 from telemetry.cli import console, find_run
 from telemetry.cli.commands import serve
 from telemetry.cli.commands.run import name_of
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from telemetry.store.calibrations import Calibration
     from telemetry.wire.report import Report
 
-_MOST_RUNS: Final = 1_000
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -48,8 +48,10 @@ def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise UsageError("no command to run", hint="telemetry calibrate --name NAME -- CMD …")
-    if not 2 <= args.runs <= _MOST_RUNS:
-        raise UsageError(f"--runs {args.runs} is out of range", hint=f"give a number from 2 to {_MOST_RUNS:,}")
+    if not 2 <= args.runs <= limits.CALIBRATION_RUNS:
+        raise UsageError(
+            f"--runs {args.runs} is out of range", hint=f"give a number from 2 to {limits.CALIBRATION_RUNS:,}"
+        )
     serve.check_name(args.name or name_of(command))
     root = find_run.root_directory(args.dir)
     reports: list[Report] = []

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from telemetry import limits
 from telemetry.cli import console, find_run, run_options
 from telemetry.cli.beside_run import goodput
 from telemetry.cli.commands import serve
@@ -20,7 +21,6 @@ from telemetry.config.load import env_name
 from telemetry.config.notify_urls import KEY, joined
 from telemetry.errors import UsageError
 from telemetry.judge.sweeps.params import (
-    MOST_RUNS,
     Values,
     check_used,
     combinations,
@@ -84,8 +84,10 @@ def run(args: argparse.Namespace) -> int:
     if not args.env:
         check_used(command, names)
     plan = SweepPlan(combinations(parameters), args.repeat)
-    if args.repeat < 1 or len(plan) > MOST_RUNS:
-        raise UsageError(f"--repeat {args.repeat} makes {len(plan):,} runs", hint=f"make 1 to {MOST_RUNS:,} runs")
+    if args.repeat < 1 or len(plan) > limits.SWEEP_RUNS:
+        raise UsageError(
+            f"--repeat {args.repeat} makes {len(plan):,} runs", hint=f"make 1 to {limits.SWEEP_RUNS:,} runs"
+        )
     series = _Series(args, command, names)
     code = series.run_all(plan)
     if not series.reports:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from telemetry import limits
 from telemetry.aggregator import Aggregator, StreamedRecord
 from telemetry.aggregator.batch_rows import AppliedRows, ProducerFacts
 from telemetry.backends.items import Mark, Span
@@ -26,10 +27,6 @@ from telemetry.wire.events import Kind, StreamRecord
 from telemetry.wire.snapshot import ProducerStat
 from telemetry.wire.version import PROTOCOL
 
-MOST_VALUES: Final = 200_000
-"""Values in a recording. Older ones are left out."""
-MOST_RECORDS: Final = 50_000
-"""Spans and marks in a recording. Older ones are left out."""
 _NS: Final = 1_000_000_000
 
 
@@ -107,7 +104,7 @@ class _Recorder:
         self._since_wall_ns = 0
         self._chunks: deque[_Chunk] = deque()
         self._values = 0
-        self._records: deque[Span | Mark] = deque(maxlen=MOST_RECORDS)
+        self._records: deque[Span | Mark] = deque(maxlen=limits.FLIGHT_RECORDS)
         self._left_out = 0
         self._names = TraceIds()
 
@@ -129,7 +126,7 @@ class _Recorder:
             assert isinstance(item, Span | Mark)
             end_ns = item.end_ns if isinstance(item, Span) else item.time_ns
             if end_ns >= self._since_wall_ns:
-                self._left_out += len(self._records) == MOST_RECORDS
+                self._left_out += len(self._records) == limits.FLIGHT_RECORDS
                 self._records.append(item)
 
     def finish(self, reason: str) -> FlightRecording:
@@ -177,8 +174,8 @@ class _Recorder:
         )
         self._chunks.append(chunk)
         self._values += chosen.size
-        while self._values > MOST_VALUES:
-            self._drop_oldest(self._values - MOST_VALUES)
+        while self._values > limits.FLIGHT_VALUES:
+            self._drop_oldest(self._values - limits.FLIGHT_VALUES)
 
     def _drop_oldest(self, excess: int) -> None:
         oldest = self._chunks.popleft()

@@ -29,7 +29,6 @@ _LOG = logging.getLogger("telemetry.daemon")
 _SECOND_NS: Final = 1_000_000_000
 _FIRST_ANSWER_NS: Final = 5 * _SECOND_NS  # of the root, before the run has a warning
 _AWAY_NS: Final = int(limits.RETURN_S * _SECOND_NS)  # the same for a root that has answered before
-_UNWRITTEN: Final = 60  # intervals that wait for a slow disk; more are joined
 _DISK_S: Final = 10.0  # for the disk, when the books are closed
 _INTERRUPTED_S: Final = 1.0  # for the last account of an interrupted leaf
 ROOT_ENDS: Final = "the root's run is ending"
@@ -130,7 +129,7 @@ class Leaf:
         status.warn_anew(_SILENT, f"{_SILENT}{uplink.address} {since}; this node keeps its numbers for it")
 
     def _submit(self, interval: LeafInterval, done: Callable[[], object] = lambda: None) -> None:
-        if len(self._unwritten) >= _UNWRITTEN:
+        if len(self._unwritten) >= limits.UPSTREAM_UNWRITTEN:
             interval = joined(self._unwritten.pop(), interval)
         self._unwritten.append(interval)
 

@@ -28,7 +28,6 @@ _LEFT_NS: Final = _SECOND_NS  # without a message of a root that has its result:
 _PROMPT_NS: Final = 5_000_000  # for a hello and its answer; slower ones tell the clock less well
 _GREETINGS: Final = 5
 _GREET_NS: Final = 200_000_000
-_REQUESTS: Final = 1_024  # that wait for the thread
 _CLOSE_S: Final = 2.0
 
 
@@ -67,7 +66,7 @@ class Uplink:
         self._linger_ns = int(linger_s * _SECOND_NS)
         self._on_other = on_other
         self._session: ProducerSession | None = None
-        self._requests: deque[Request] = deque(maxlen=_REQUESTS)
+        self._requests: deque[Request] = deque(maxlen=limits.UPSTREAM_REQUESTS)
         self._finish_by_ns: int | None = None
         self._said_end = False
         self._answer_by_ns = self._leave_at_ns = 0

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
+from telemetry import limits
 from telemetry.client import user_warnings
 from telemetry.common.distribution import install_hint
 from telemetry.errors import UsageError, error_text
 from telemetry.gateway.access import Access
-from telemetry.gateway.bodies import BODIES_BYTES, BODY_BYTES
 from telemetry.gateway.endpoint import Problem
 from telemetry.gateway.otlp.messages import PROTOBUF, Signal
 from telemetry.transport.admission import limit_of_descriptors
@@ -26,12 +26,7 @@ SERVICES: Final[dict[str, Signal]] = {
 }
 """Method → what its requests have."""
 Take = Callable[["Gateway", Signal, bytes, str], Awaitable[tuple[bytes, bool]]]
-_BODY_S: Final = 60.0  # as over HTTP
-_READING: Final = BODIES_BYTES // BODY_BYTES  # requests that are received at the same time
-HANDSHAKE_S: Final = 10.0
-"""Longest time for a client to introduce itself, as for a head over HTTP."""
-_IDLE_S: Final = 60.0  # a client connects again for its next request
-_CONNECTIONS: Final = 1_024
+_READING: Final = limits.GATEWAY_BODIES_BYTES // limits.GATEWAY_BODY_BYTES  # requests received at the same time
 _CLOSING_S: Final = 2.0  # for open requests
 _UNAVAILABLE: Final = 503
 _RETRY_AFTER_S: Final = 1
@@ -102,11 +97,14 @@ class GrpcReceiver:
         self._codes = grpc.StatusCode
         self._server = aio.server(
             options=[
-                ("grpc.max_receive_message_length", BODY_BYTES),
+                ("grpc.max_receive_message_length", limits.GATEWAY_BODY_BYTES),
                 ("grpc.so_reuseport", 1),
-                ("grpc.max_allowed_incoming_connections", max(1, min(_CONNECTIONS, limit_of_descriptors() // 4))),
-                ("grpc.server_handshake_timeout_ms", int(HANDSHAKE_S * 1e3)),
-                ("grpc.max_connection_idle_ms", int(_IDLE_S * 1e3)),
+                (
+                    "grpc.max_allowed_incoming_connections",
+                    max(1, min(limits.GATEWAY_GRPC_CONNECTIONS, limit_of_descriptors() // 4)),
+                ),
+                ("grpc.server_handshake_timeout_ms", int(limits.GATEWAY_HEAD_S * 1e3)),
+                ("grpc.max_connection_idle_ms", int(limits.GATEWAY_GRPC_IDLE_S * 1e3)),
             ],
         )
         # A handler of one message would get it before it could check the token.
@@ -149,11 +147,11 @@ class GrpcReceiver:
         self._gateway.run.check_room()
         with self._gateway.body_room.share() as take_room:
             try:
-                async with self._reading, asyncio.timeout(_BODY_S):
+                async with self._reading, asyncio.timeout(limits.GATEWAY_BODY_S):
                     body = b"".join([part async for part in bodies])
                     take_room(len(body))
             except TimeoutError:
-                raise Problem(408, f"the request did not arrive within {_BODY_S:g} s") from None
+                raise Problem(408, f"the request did not arrive within {limits.GATEWAY_BODY_S:g} s") from None
             answer, _ = await self._take(self._gateway, signal, body, PROTOBUF)
             return answer
 

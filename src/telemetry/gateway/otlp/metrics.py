@@ -336,7 +336,6 @@ def _with_id(instrument: _Instrument) -> _Instrument:
     return instrument
 
 
-_NUMBERS: Final = 1 << 20  # of all points that are remembered: 100 MiB at most
 _POINT_NUMBERS: Final = 8  # that a point takes beside its buckets
 _LENGTH_BYTES: Final = 8
 
@@ -367,7 +366,7 @@ class MetricState:
     this gateway listened. Another process may have counted them, so its first point is only a base.
     """
 
-    def __init__(self, since_ns: int | None = None, *, numbers: int = _NUMBERS) -> None:
+    def __init__(self, since_ns: int | None = None, *, numbers: int = limits.GATEWAY_OTLP_NUMBERS) -> None:
         self._since_ns = time.time_ns() if since_ns is None else since_ns
         self._points: OrderedDict[bytes, tuple[int, StreamTotals]] = OrderedDict()
         self._room = numbers

@@ -17,7 +17,6 @@ from telemetry.errors import InstrumentError
 from telemetry.gateway.endpoint import Answer, Call, Endpoint, FieldProblem, Problem
 from telemetry.wire.events import Labels, Name, Natural, Scalar, Step
 
-_EVENTS_A_REQUEST: Final = 10_000
 _Unit = Annotated[str, Meta(max_length=limits.UNIT_CHARS)]
 _Text = Annotated[str, Meta(max_length=limits.TEXT_CHARS)]
 _AXIS: Final = "step"
@@ -139,7 +138,7 @@ Event = Union[  # noqa: UP007 – msgspec makes the schema from it
 class Events(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """A batch of events. If one of them does not fit this schema, none is recorded."""
 
-    events: Annotated[list[Event], Meta(min_length=1, max_length=_EVENTS_A_REQUEST)]
+    events: Annotated[list[Event], Meta(min_length=1, max_length=limits.GATEWAY_EVENTS)]
 
 
 class RefusedEvent(Struct, kw_only=True, frozen=True):

@@ -29,7 +29,6 @@ SEGMENT: Final = "monitor.trace_segment"
 LANE: Final = "state_lane_id"
 BELOW_ZERO: Final = "below_zero"
 """End of the name under which negative amounts and samples are recorded, without their sign."""
-LABEL_SETS: Final = 200  # with an instrument each, for each name; a run has 2,000 instruments of a kind
 _SHAPES: Final = 1_000  # remembered; others are checked at each span
 _FIRST: Final = (LANE, "state_name", SEGMENT, "monitor.trace_source", "process_id", "project", "experiment_name")
 """Attributes that a span keeps if it has more than fit."""
@@ -114,11 +113,11 @@ class EventTranslator:
         sets = self._label_sets[kind, name] = self._label_sets.get((kind, name), 0) + 1
         if sets == 1 and documentation not in ("", f"{kind.capitalize()} {name}"):
             telemetry.params({"rl_insight": {"help": {name: documentation}}})
-        if sets <= LABEL_SETS:
+        if sets <= limits.EVENT_LABEL_SETS:
             return _recorder(kind, name, self._fitting_labels(name, labels))
         self._warn(
-            f"{name!r} has more than {LABEL_SETS} sets of labels in this process; of further sets, counts and "
-            'samples are added up under labels="other", and gauges become texts'
+            f"{name!r} has more than {limits.EVENT_LABEL_SETS} sets of labels in this process; of further "
+            'sets, counts and samples are added up under labels="other", and gauges become texts'
         )
         if kind == GAUGE:
             return lambda value: telemetry.text(name, json.dumps({"value": value, **labels}, default=str))

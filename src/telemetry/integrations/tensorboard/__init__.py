@@ -11,6 +11,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any, Final
 
+from telemetry import limits
 from telemetry.client import module_level as run
 from telemetry.client import user_warnings
 from telemetry.client.module_level import log_number
@@ -31,8 +32,6 @@ from telemetry.integrations.tensorboard.values import (
 
 _MODULES: Final = ("torch.utils.tensorboard.writer", "tensorboardX.writer")
 _KIND: Final = "tensorboard"
-_REFERENCES: Final = 10_000  # of a process
-_SESSIONS: Final = 1_000  # sets of hyperparameters of a process
 
 _USUAL: Final = ("tag", "scalar_value", "global_step")
 
@@ -104,7 +103,7 @@ class TensorBoardRecorder:
         if method not in self._told:
             self._told.add(method)
             user_warnings.warn(f"data given to {method} is not kept, only a reference to its folder {folder}")
-        if (name, method) in self._referred or len(self._referred) >= _REFERENCES:
+        if (name, method) in self._referred or len(self._referred) >= limits.TENSORBOARD_REFERENCES:
             return
         self._referred.add((name, method))
         run.artifact(name, folder, kind=_KIND, **self._place(name, given))
@@ -140,7 +139,7 @@ class TensorBoardRecorder:
         """Return the prefix of a set of hyperparameters. The first set of a process has none."""
         count = len(self._sessions) + 1
         key = (folder, str(name) if name else f"session {count}")
-        if key not in self._sessions and count <= _SESSIONS:
+        if key not in self._sessions and count <= limits.TENSORBOARD_SESSIONS:
             self._sessions[key] = key[1] if self._sessions else ""
         return self._sessions.get(key, key[1])
 

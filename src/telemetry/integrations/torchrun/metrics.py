@@ -16,7 +16,6 @@ from telemetry.client.wall_time import monotonic_ns
 from telemetry.integrations.metric_points import PutPoint, point_recorder, unit_of
 
 _ROUTES_KEPT: Final = 20_000  # recorders of further metrics are made at each call
-_RANKS_LABELLED: Final = 64  # each rank has series of its own, and a run has room for 2,000 in its default settings
 
 
 class MetricRecorders:
@@ -59,7 +58,7 @@ def worker_labels() -> dict[str, str] | None:
     if "TORCHELASTIC_RUN_ID" not in environment or not rank.isdecimal():
         return None
     world_size = environment.get("WORLD_SIZE", "")
-    return {"rank": rank} if not world_size.isdecimal() or int(world_size) <= _RANKS_LABELLED else {}
+    return {"rank": rank} if not world_size.isdecimal() or int(world_size) <= limits.RANKS_LABELLED else {}
 
 
 PLATFORM_GROUP: Final = "torchelastic"

@@ -24,7 +24,6 @@ _PLAIN: Final = _NUMBERS | {str}
 _DEPTH: Final = 32
 _FILE: Final = "-file"
 _IMAGE: Final = "image"
-_MANY: Final = 64  # media of one list; the rest is counted
 
 _OF_OBJECTS: Final = ("itertuples", "savefig", "to_plotly_json")
 """Methods of data frames and figures, which have no useful text."""
@@ -54,8 +53,11 @@ def _flattened(prefix: str, data: Mapping[Any, Any], depth: int) -> Iterator[tup
             yield from _flattened(name, value, depth + 1)
         elif isinstance(value, list | tuple) and value and _log_type(value[0]):
             several = len(value) > 1
-            yield from ((f"{name}/{at}" if several else name, item) for at, item in enumerate(value[:_MANY]))
-            if len(value) > _MANY:
+            yield from (
+                (f"{name}/{at}" if several else name, item)
+                for at, item in enumerate(value[: limits.MEDIA_OF_A_LIST])
+            )
+            if len(value) > limits.MEDIA_OF_A_LIST:
                 _count_cut(name, len(value))
         elif value is not None:
             yield name, copied(value)
@@ -192,11 +194,11 @@ def _leave_out(value: Any) -> None:
 
 
 def _count_cut(name: str, count: int) -> None:
-    PROCESS.unencodable.hit_many(count - _MANY)
+    PROCESS.unencodable.hit_many(count - limits.MEDIA_OF_A_LIST)
     user_warnings.warn_once(
         "W&B list of files",
-        f"{name!r} is a list of {count} files: the first {_MANY} of each such list are recorded, and the rest "
-        "are counted. Log them in several calls, under other names. This warning appears once",
+        f"{name!r} is a list of {count} files: the first {limits.MEDIA_OF_A_LIST} of each such list are recorded, "
+        "and the rest are counted. Log them in several calls, under other names. This warning appears once",
     )
 
 

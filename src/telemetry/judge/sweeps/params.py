@@ -15,8 +15,6 @@ from telemetry.common.formatting import number_of, printable
 from telemetry.errors import UsageError
 from telemetry.wire.events import Scalar
 
-MOST_RUNS: Final = 1_000
-"""Largest number of runs of a sweep."""
 _VARIABLE: Final = "TELEMETRY_PARAM_"
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _INTEGER: Final = re.compile(r"-?(0|[1-9]\d{0,15})", re.ASCII)
@@ -69,10 +67,10 @@ def parse_parameters(texts: Iterable[str]) -> list[Parameter]:
 def combinations(parameters: Sequence[Parameter]) -> list[dict[str, str]]:
     """Return all combinations of values; those of the last parameter change fastest. Raises UsageError."""
     number = math.prod(len(parameter.values) for parameter in parameters)
-    if number > MOST_RUNS:
+    if number > limits.SWEEP_RUNS:
         raise UsageError(
             f"these parameters have {number_of(number, 'combination')}",
-            hint=f"give values with at most {MOST_RUNS:,} combinations",
+            hint=f"give values with at most {limits.SWEEP_RUNS:,} combinations",
         )
     names = [parameter.name for parameter in parameters]
     return [

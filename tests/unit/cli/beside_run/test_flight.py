@@ -12,8 +12,9 @@ import pytest
 from msgspec.structs import replace
 from tests.trace_checker import problems
 
+from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig
-from telemetry.cli.beside_run.flight import FOLDER, MOST_RECORDINGS, FlightRecorder, flight_seconds
+from telemetry.cli.beside_run.flight import FOLDER, FlightRecorder, flight_seconds
 from telemetry.cli.beside_run.participants import BegunRun
 from telemetry.config.schema import Config, JournalConfig
 from telemetry.daemon.numbers import Numbers
@@ -201,10 +202,10 @@ def test_a_node_that_goes_on_can_stall(beside: Flight, status: ProducerStatus, r
 
 def test_a_run_has_at_most_ten_recordings(beside: Flight) -> None:
     """The last one is for the end of the command. The first one too many is said, once."""
-    for number in range(MOST_RECORDINGS + 3):
+    for number in range(limits.FLIGHT_RECORDINGS + 3):
         beside.look(marks=[MarkStat(text=f"m{number}", time_ns=number, labels={"flight": "dump"})])
     beside.conclude(CommandFacts(argv=["x"], signal="SIGKILL"))
-    marks = [f'mark "m{number}"' for number in range(MOST_RECORDINGS - 1)]
+    marks = [f'mark "m{number}"' for number in range(limits.FLIGHT_RECORDINGS - 1)]
     assert beside.reasons == [*marks, "killed by SIGKILL"]
     assert len([line for line in beside.lines if line.startswith("no more flight recordings")]) == 1
 

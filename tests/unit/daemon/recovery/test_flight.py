@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.trace_checker import problems
 
+from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig
 from telemetry.daemon.numbers import Numbers
-from telemetry.daemon.recovery import flight
 from telemetry.daemon.recovery.flight import FlightRecording, record_flight
 from telemetry.daemon.write_ahead import WriteAheadLog
 from telemetry.errors import RunDirectoryError
@@ -190,8 +190,8 @@ def test_damage_is_named_and_the_rest_is_there(tmp_path: Path) -> None:
 
 def test_only_the_newest_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of the others is in the file."""
-    monkeypatch.setattr(flight, "MOST_VALUES", 7)
-    monkeypatch.setattr(flight, "MOST_RECORDS", 2)
+    monkeypatch.setattr(limits, "FLIGHT_VALUES", 7)
+    monkeypatch.setattr(limits, "FLIGHT_RECORDS", 2)
     run = Run(tmp_path)
     run.go(seconds=20)
     for text in ("one", "two", "three"):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from telemetry import limits
 from telemetry.gateway.options import GatewayOptions
 from telemetry.gateway.otlp import grpc as receiver
 
@@ -38,12 +39,12 @@ async def code_beside_silent_clients(number: int, timeout_s: float) -> Any:
 def test_silent_clients_keep_no_client_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Silent clients have a part of the descriptors, and a short time to introduce themselves."""
     monkeypatch.setattr(receiver, "limit_of_descriptors", lambda: 32)
-    monkeypatch.setattr(receiver, "HANDSHAKE_S", 0.2)
+    monkeypatch.setattr(limits, "GATEWAY_HEAD_S", 0.2)
     assert asyncio.run(code_beside_silent_clients(12, DEADLINE_S)) == grpc.StatusCode.UNAUTHENTICATED
 
 
 def test_silent_clients_take_a_part_of_the_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Silent clients of gRPC leave the rest of the descriptors to HTTP."""
     monkeypatch.setattr(receiver, "limit_of_descriptors", lambda: 32)
-    monkeypatch.setattr(receiver, "HANDSHAKE_S", DEADLINE_S)
+    monkeypatch.setattr(limits, "GATEWAY_HEAD_S", DEADLINE_S)
     assert asyncio.run(code_beside_silent_clients(12, 0.3)) == grpc.StatusCode.DEADLINE_EXCEEDED

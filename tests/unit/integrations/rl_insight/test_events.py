@@ -18,7 +18,7 @@ from telemetry.wire.report import Report
 PROGRAM = """
 import json, sys, time
 import telemetry
-from telemetry.integrations.rl_insight import events
+from telemetry import limits
 from telemetry.integrations.rl_insight.events import EVENTS
 from telemetry.integrations.rl_insight.targets import record_targets
 
@@ -44,7 +44,7 @@ with telemetry.start("job", dir=sys.argv[1]):
     for sample in (12.0, 900.0, 0.000_000_001, -30.0, -40.0, 2e12):
         metric("histogram", "latency_ms", sample, "Latency of a step")
     metric("histogram", "latency_ms", "no number")
-    for session in range(events.LABEL_SETS + 2):
+    for session in range(limits.EVENT_LABEL_SETS + 2):
         metric("gauge", "info", 1.0, session=session)
         metric("counter", "sessions", 1.0, session=session)
     metric("gauge", "wide", 1.0, **{f"label{number:02}": number for number in range(17)})

@@ -98,10 +98,10 @@ def ours(maker: Frames, frames_a_turn: int, *, journaled: bool) -> Measure:
 
 def by_columns(make: Callable[[], Measure]) -> Measure:
     """In this process from now on: numpy reads the rows of batches, and C adds up only columns of series."""
-    from telemetry.aggregator import compiled, usual_rows
+    from telemetry.aggregator import compiled, fast_rows
     from telemetry.wire import rows
 
-    usual_rows.Columns = None  # type: ignore[misc]
+    fast_rows.Columns = None  # type: ignore[misc]
     compiled.find_rows = rows.find  # type: ignore[misc]
     return make()
 

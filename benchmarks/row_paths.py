@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.forms import Form, measure, tiny_asked
-from telemetry.aggregator import Aggregator, AggregatorConfig, compiled, usual_rows
+from telemetry.aggregator import Aggregator, AggregatorConfig, compiled, fast_rows
 from telemetry.aggregator.series import group
 from telemetry.wire import rows as wire_rows
 from telemetry.wire.codec import decode_batch, encode_batch
@@ -112,7 +112,7 @@ class Ingest:
         self._take(self._turns.pop())
 
     def _take(self, frames: list[bytes]) -> None:
-        usual_rows.Columns, group.Columns = self._in_batches, self._in_columns  # type: ignore[misc]
+        fast_rows.Columns, group.Columns = self._in_batches, self._in_columns  # type: ignore[misc]
         now_ns = time.monotonic_ns()
         batches = [decode_batch(frame, self._find) for frame in frames]
         for batch in sorted(batches, key=lambda one: one.seq):

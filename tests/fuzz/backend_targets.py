@@ -33,7 +33,7 @@ from telemetry.report import backends as shown
 from telemetry.report import text as text_report
 from telemetry.report.html import document as html_backends
 from telemetry.store import backends as files
-from telemetry.store.backends import Ahead, WriterCheckpoint, WriterFacts, WriterFolder
+from telemetry.store.backends import Unconfirmed, WriterCheckpoint, WriterFacts, WriterFolder
 from telemetry.supervise import writers
 from telemetry.wire.report import Report
 from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat
@@ -72,7 +72,7 @@ def run_writer(data: bytes) -> int:
     run = _Run(data)
     own = WriterFolder(run.own)
     checkpoint, _ = _read(lambda: process._checkpoint(own)) or (WriterCheckpoint(), None)
-    assert Ahead(own.ahead).read(checkpoint.serial) >= 0
+    assert Unconfirmed(own.ahead).read(checkpoint.serial) >= 0
     _read(lambda: export._rest(own, None))
     for value in (checkpoint, _read(own.read_facts)):
         assert value is None or msgspec.json.decode(msgspec.json.encode(value), type=type(value)) == value
@@ -88,7 +88,7 @@ def run_writer_file(data: bytes) -> int:
     checkpoint, _ = _read(lambda: process._checkpoint(own)) or (WriterCheckpoint(), None)
     for value in (checkpoint, _read(own.read_facts), _read(own.read_status)):
         assert value is None or msgspec.json.decode(msgspec.json.encode(value), type=type(value)) == value
-    assert Ahead(own.ahead).read(checkpoint.serial) >= 0
+    assert Unconfirmed(own.ahead).read(checkpoint.serial) >= 0
     assert all(isinstance(text, str) for pair in AxisOwners(own.path / "names.json").items() for text in pair)
     return 1
 
@@ -237,7 +237,13 @@ TARGETS: Final = (
         form=Pieces({kind: Json() for kind in (0, 1, 2, 4)}),
         seeds=_folders,
         covers=(
-            *(files.WriterFolder.taken, files.Ahead.read, files._read, files.read_backends, files.writer_folders),
+            *(
+                files.WriterFolder.taken,
+                files.Unconfirmed.read,
+                files._read,
+                files.read_backends,
+                files.writer_folders,
+            ),
             *(
                 AxisOwners.__init__,
                 recorded_backends,
@@ -258,7 +264,7 @@ TARGETS: Final = (
         run=run_writer_file,
         form=Json(),
         seeds=lambda: [file for data in _folders() for _, file in split_pieces(data) if file],
-        covers=(files.WriterFolder.taken, files.Ahead.read, files._read, AxisOwners.__init__),
+        covers=(files.WriterFolder.taken, files.Unconfirmed.read, files._read, AxisOwners.__init__),
         base_bytes=1 * MIB,
         bytes_each=1_000,
     ),

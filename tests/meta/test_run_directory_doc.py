@@ -246,7 +246,7 @@ def leave_a_writer(run: Path) -> None:
     folder.write_facts(writers.WriterFacts(name="w", kind="jsonl", to="jsonl:as=w"))
     folder.write_checkpoint(writers.WriterCheckpoint())
     folder.write_status(BackendStat(name="w"))
-    ahead = writers.Ahead(folder.ahead)
+    ahead = writers.Unconfirmed(folder.ahead)
     ahead.write(0, 1)
     ahead.close()
     for path in (folder.log, folder.lock, folder.data / "items.jsonl"):

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from telemetry import limits
-from telemetry.aggregator import Aggregator, AggregatorConfig, usual_rows
+from telemetry.aggregator import Aggregator, AggregatorConfig, fast_rows
 from telemetry.aggregator.checkpoint import encode, save
 from telemetry.aggregator.series import group
 from telemetry.aggregator.series.table import SeriesTable
@@ -177,7 +177,7 @@ def taken(columns: Any) -> Iterator[None]:
     with (
         mock.patch.object(limits, "CHUNK_EVENTS", 8),
         mock.patch.object(group, "Columns", columns),
-        mock.patch.object(usual_rows, "Columns", columns),
+        mock.patch.object(fast_rows, "Columns", columns),
     ):
         yield
 

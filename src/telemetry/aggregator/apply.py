@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from telemetry import limits
 from telemetry.aggregator.batch_rows import RUN_TIMES, BatchGroup, KindRows, RowRange
+from telemetry.aggregator.fast_rows import UsualRows
 from telemetry.aggregator.producers.book import ProducerBook
 from telemetry.aggregator.producers.ids import Waiting
 from telemetry.aggregator.producers.producer import Producer
@@ -31,7 +32,6 @@ from telemetry.aggregator.rows import (
     unpack,
 )
 from telemetry.aggregator.run_clock import RunClock
-from telemetry.aggregator.usual_rows import UsualRows
 from telemetry.statistics.hdr.layout import constant
 from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.events import EventBatch

@@ -17,6 +17,7 @@ from telemetry.aggregator.checkpoint import PART, encode_checkpoint, restore_che
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.counters import CounterTable
 from telemetry.aggregator.exact.percentiles import replay_series
+from telemetry.aggregator.fast_rows import UsualRows
 from telemetry.aggregator.gauges import GaugeTable
 from telemetry.aggregator.nodes.incoming import IncomingIntervals
 from telemetry.aggregator.nodes.leaf_side import LeafFacts, LeafSide, OwnNumbers, own_account
@@ -38,7 +39,6 @@ from telemetry.aggregator.series.table import SeriesTable
 from telemetry.aggregator.snapshotter import SnapshotFacts, SnapshotParts, build_snapshot
 from telemetry.aggregator.steps.merger import StepMerger
 from telemetry.aggregator.text_queue import TextQueue
-from telemetry.aggregator.usual_rows import UsualRows
 from telemetry.wire.control import End, Hello, SeriesKey
 from telemetry.wire.drop_reasons import Count, Reason, merge_reasons
 from telemetry.wire.events import EventBatch, Params, Scalar

@@ -176,7 +176,7 @@ class _Status(_File, kw_only=True, frozen=True):
     status: BackendStat
 
 
-class Ahead:
+class Unconfirmed:
     """The number of items handed to the tracker since the checkpoint; the tracker may or may not have them.
 
     Each update is one small write without a rename. Never raises: if the file can't be written, the number is

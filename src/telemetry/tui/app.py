@@ -24,11 +24,11 @@ from telemetry.errors import RunDirectoryError, TelemetryError
 from telemetry.history.intervals.timeline import Timeline
 from telemetry.store.atomic import write_atomic
 from telemetry.tui import keys, view_changes
+from telemetry.tui.drill_down import DrillDown
 from telemetry.tui.feed.news import NewsFeed
 from telemetry.tui.model import export as parts
 from telemetry.tui.model import nodes, overview
 from telemetry.tui.model.scene import Baseline, Opened, Scene, SeriesId, ValuesOverTime, View
-from telemetry.tui.opening import Opening
 from telemetry.tui.screens.base import FilteringScreen, FilterLine, TablesScreen, ValuesTable
 from telemetry.tui.screens.curve import CurveScreen
 from telemetry.tui.screens.dialogs import ChooseScreen, ConfirmScreen, HelpScreen
@@ -59,7 +59,7 @@ _SWITCH: Final = ""
 """Entry in the list of baselines: switches the last one on or off."""
 
 
-class Cockpit(Opening):
+class Cockpit(DrillDown):
     """The application: it shows news from the feed and executes keys. Only a confirmed `stop` affects the run."""
 
     CSS_PATH = "cockpit.tcss"

@@ -13,7 +13,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from telemetry.aggregator import Aggregator, AggregatorConfig, usual_rows
+from telemetry.aggregator import Aggregator, AggregatorConfig
+from telemetry.aggregator import fast_rows
 from telemetry.aggregator.checkpoint import encode, save
 from telemetry.aggregator.series import group
 from telemetry.aggregator.series.table import SeriesTable
@@ -377,8 +378,8 @@ def test_one_special_row_and_no_batch_is_added(
     """One special row keeps all batches out, even the rows before it."""
     given = tables(**changed)
     before = {name: np.copy(column) for name, column in given.items()}
-    usual_rows = rows((0, 1, 3.0), (2, 1, 5.0), (3, 60, -9.0))
-    assert ingest(compiled, given, usual_rows, rows((2, 1, 1.0), row)) is None
+    first_rows = rows((0, 1, 3.0), (2, 1, 5.0), (3, 60, -9.0))
+    assert ingest(compiled, given, first_rows, rows((2, 1, 1.0), row)) is None
     for name, column in given.items():
         if name != "watched":
             assert np.array_equal(column, before[name], equal_nan=before[name].dtype.kind == "f"), name
@@ -489,7 +490,7 @@ def test_new_arrays_are_noticed(compiled: Columns) -> None:
     results = []
     for columns_class in (compiled, None):
         with (
-            mock.patch.object(usual_rows, "Columns", columns_class),
+            mock.patch.object(fast_rows, "Columns", columns_class),
             mock.patch.object(group, "Columns", columns_class),
         ):
             aggregator = Aggregator(AggregatorConfig())

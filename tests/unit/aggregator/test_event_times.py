@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from msgspec import msgpack
 
-from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts, usual_rows
+from telemetry.aggregator import Aggregator, AggregatorConfig, SnapshotFacts, fast_rows
 from telemetry.aggregator.checkpoint import encode, load, save
 from telemetry.aggregator.counters import CounterTable
 from telemetry.aggregator.event_times import EventTimes
@@ -27,7 +27,7 @@ DEFINITIONS = (LATENCY, SIZE, REQUESTS)
 def numbers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Aggregator:
     """An aggregator by either way of reading rows."""
     if request.param == "numpy":
-        monkeypatch.setattr(usual_rows, "Columns", None)
+        monkeypatch.setattr(fast_rows, "Columns", None)
     return Aggregator(AggregatorConfig(percentiles=("50",)))
 
 
@@ -105,8 +105,8 @@ def test_both_ways_keep_the_same_times(monkeypatch: pytest.MonkeyPatch) -> None:
         for number, (at, value) in enumerate(zip(at_ms, values, strict=True))
     ]
     states = []
-    for columns in (usual_rows.Columns, None):
-        monkeypatch.setattr(usual_rows, "Columns", columns)
+    for columns in (fast_rows.Columns, None):
+        monkeypatch.setattr(fast_rows, "Columns", columns)
         made = Aggregator(AggregatorConfig(percentiles=("50",)))
         for turn in range(6):
             feed(made, *rows[100 * turn : 100 * turn + 100], seq=turn, first=100 * turn)

@@ -14,7 +14,7 @@ from telemetry.backends.items import KINDS, Item, Mark, Step
 from telemetry.backends.sources.source import Position, Read
 from telemetry.backends.writer.delivery import Delivery
 from telemetry.backends.writer.tally import WriterTally
-from telemetry.store.backends import Ahead, WriterCheckpoint
+from telemetry.store.backends import Unconfirmed, WriterCheckpoint
 
 FACTS = RunFacts("r1", "job", 0, None)
 
@@ -127,7 +127,7 @@ class Bench:
             run_reader,
             self.tally,
             self._keep,
-            Ahead(folder / "ahead"),
+            Unconfirmed(folder / "ahead"),
             guard=self._guard,
             stopped=lambda: self.now_s >= self.stop_at_s,
             say=self.said.append,

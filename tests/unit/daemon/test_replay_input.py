@@ -36,7 +36,7 @@ class Stream:
         self.published += streamed
 
 
-class Stage:
+class TerminalMode:
     """A journal of one batch a second, and what a replay of it needs."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Stage:
 
 def test_batches_come_at_the_pace_of_their_stamps(tmp_path: Path) -> None:
     """Twice as fast is half the time; in between, the journal's clock goes on as well."""
-    stage = Stage(tmp_path)
+    stage = TerminalMode(tmp_path)
     feed = stage.play(2.0)
     feed.turn(readable=False)
     assert (stage.applied, feed.now_ns(), feed.due_s()) == (0, stage.begin_ns, 0.5)
@@ -110,7 +110,7 @@ def test_batches_come_at_the_pace_of_their_stamps(tmp_path: Path) -> None:
 
 def test_a_long_silence_is_shortened(tmp_path: Path) -> None:
     """A replay does not wait for a day if the run had no aggregator for a day."""
-    stage = Stage(tmp_path, silence_s=86_400.0)
+    stage = TerminalMode(tmp_path, silence_s=86_400.0)
     feed = stage.play(1.0)
     for _ in range(3):
         stage.clock.advance(1.0)
@@ -126,7 +126,7 @@ def test_a_long_silence_is_shortened(tmp_path: Path) -> None:
 def test_as_fast_as_possible_a_turn_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn is bounded, so that ticks and signals wait for none."""
     monkeypatch.setattr(limits, "TURN_FRAMES", 2)
-    stage = Stage(tmp_path)
+    stage = TerminalMode(tmp_path)
     feed = stage.play(math.inf)
     assert feed.due_s() == 0.0
     feed.turn(readable=False)
@@ -139,7 +139,7 @@ def test_as_fast_as_possible_a_turn_is_bounded(tmp_path: Path, monkeypatch: pyte
 
 def test_it_ends_with_the_journal(tmp_path: Path) -> None:
     """The run drains when the journal says so, and for as long as it did."""
-    stage = Stage(tmp_path, ending=Ending(reason="enough"))
+    stage = TerminalMode(tmp_path, ending=Ending(reason="enough"))
     feed = stage.play(math.inf)
     assert not stage.run_status.ending
     while feed.due_s() == 0.0:
@@ -152,7 +152,7 @@ def test_it_ends_with_the_journal(tmp_path: Path) -> None:
 
 def test_an_interruption_is_told_when_all_is_played(tmp_path: Path) -> None:
     """The loop reads no more then."""
-    stage = Stage(tmp_path, ending=Ending(reason="stopped by SIGTERM", interrupted=True))
+    stage = TerminalMode(tmp_path, ending=Ending(reason="stopped by SIGTERM", interrupted=True))
     feed = stage.play(math.inf)
     while feed.due_s() == 0.0:
         assert not stage.run_status.ending
@@ -162,7 +162,7 @@ def test_an_interruption_is_told_when_all_is_played(tmp_path: Path) -> None:
 
 def test_how_it_is_known_to_have_ended_counts_more(tmp_path: Path) -> None:
     """A result tells what a journal can't: that a drain came to its deadline."""
-    stage = Stage(tmp_path)
+    stage = TerminalMode(tmp_path)
     feed = stage.play(math.inf, Ending(reason="all producers have been gone for 5 s"))
     while feed.due_s() == 0.0:
         feed.turn(readable=False)
@@ -174,7 +174,7 @@ def test_how_it_is_known_to_have_ended_counts_more(tmp_path: Path) -> None:
 
 def test_who_stops_it_interrupts_it(tmp_path: Path) -> None:
     """Half a run is no result of it."""
-    stage = Stage(tmp_path)
+    stage = TerminalMode(tmp_path)
     feed = stage.play(1.0)
     stage.run_status.end("stopped on request")
     assert feed.begin_drain() is None
@@ -185,7 +185,7 @@ def test_who_stops_it_interrupts_it(tmp_path: Path) -> None:
 
 def test_the_steps_that_are_open_at_the_end_are_said(tmp_path: Path) -> None:
     """Open steps are published as they were when the run's books were closed."""
-    stage = Stage(tmp_path, records=[Scalars("train", 1, {"loss": 1.0})])
+    stage = TerminalMode(tmp_path, records=[Scalars("train", 1, {"loss": 1.0})])
     feed = stage.play(math.inf)
     while feed.due_s() == 0.0:
         feed.turn(readable=False)
@@ -206,7 +206,7 @@ def test_a_closed_door_lets_nobody_in() -> None:
 @pytest.mark.parametrize(("tail", "unaccounted"), [(b"half", False), (b"noise" * 9, True)])
 def test_what_can_not_be_read_of_the_journal_is_said(tmp_path: Path, tail: bytes, unaccounted: bool) -> None:
     """A replay reports the unreadable part of the journal as a recovery does."""
-    stage = Stage(tmp_path)
+    stage = TerminalMode(tmp_path)
     (path,) = tmp_path.iterdir()
     with path.open("ab") as file:
         file.write(tail)

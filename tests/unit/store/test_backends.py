@@ -9,8 +9,8 @@ import pytest
 
 from telemetry.errors import RunDirectoryError
 from telemetry.store.backends import (
-    Ahead,
     Counts,
+    Unconfirmed,
     WriterCheckpoint,
     WriterFacts,
     WriterFolder,
@@ -85,7 +85,7 @@ def test_what_was_handed_over_is_known_for_its_checkpoint_only(tmp_path: Path) -
 
     Half of a file counts as 0, and no call raises.
     """
-    ahead = Ahead(tmp_path / "ahead")
+    ahead = Unconfirmed(tmp_path / "ahead")
     assert ahead.read(0) == 0
     ahead.write(3, 1_000)
     ahead.write(3, 20)
@@ -94,7 +94,7 @@ def test_what_was_handed_over_is_known_for_its_checkpoint_only(tmp_path: Path) -
     ahead.close()
     (tmp_path / "ahead").write_bytes(b"0000")
     assert ahead.read(0) == 0
-    nowhere = Ahead(tmp_path / "no" / "ahead")
+    nowhere = Unconfirmed(tmp_path / "no" / "ahead")
     nowhere.write(1, 1)
     assert nowhere.read(1) == 0
 

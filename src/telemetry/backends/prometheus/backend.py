@@ -21,7 +21,7 @@ from msgspec import Meta, Struct
 from telemetry import limits
 from telemetry.backends.backend import NotConfigured, RunFacts
 from telemetry.backends.items import Item, Live, Step
-from telemetry.backends.prometheus.families import Beside, families
+from telemetry.backends.prometheus.families import HostFacts, families
 from telemetry.backends.prometheus.formats import choose
 from telemetry.backends.prometheus.names import NameClaim, Names, is_namespace
 from telemetry.common.formatting import printable
@@ -183,7 +183,7 @@ class PrometheusBackend:
                 return None
             body = self._bodies.get(form.content_type)
             if body is None:
-                beside = Beside(self._ranks, _disk(self._directory))
+                beside = HostFacts(self._ranks, _disk(self._directory))
                 body = form.encode(families(snapshot, self._host, self._names, self._options.buckets, beside))
                 self._bodies[form.content_type] = body
         final = snapshot.state in TERMINAL

@@ -62,7 +62,7 @@ Samples = list[tuple[dict[str, str], float]]
 
 
 @dataclass(frozen=True)
-class Beside:
+class HostFacts:
     """Facts that a writer knows beside the snapshot."""
 
     ranks: Mapping[str, Mapping[str, Sequence[tuple[Rank, float]]]] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Beside:
     """Free bytes and size of the disk with the run directory."""
 
 
-def run_families(snapshot: MetricsSnapshot, host: str, beside: Beside) -> Iterator[PrometheusFamily]:
+def run_families(snapshot: MetricsSnapshot, host: str, beside: HostFacts) -> Iterator[PrometheusFamily]:
     """Yield the families whose names begin with `telemetry_`."""
     yield from _run(snapshot, host)
     yield from _account(snapshot)
@@ -204,7 +204,7 @@ def _steps(axes: Sequence[AxisStat]) -> Iterator[PrometheusFamily]:
     yield _own("steps_timed_out", "Steps closed without all their producers", timeouts, "counter")
 
 
-def _ranks(beside: Beside) -> Iterator[PrometheusFamily]:
+def _ranks(beside: HostFacts) -> Iterator[PrometheusFamily]:
     values = [
         ({"axis": axis, "name": name, "rank": str(rank)}, value)
         for axis, names in beside.ranks.items()
@@ -234,7 +234,7 @@ A whole group appears at once and then stays: buckets that appear in mid-run con
 _WHOLE_GROUPS: Final = (0, 2)  # ticks up to 131,071, for tokens and bytes
 _FINE_GROUPS: Final = (2, 4)  # 131 µs to 8.6 s; 0.13 to 8,600 for values counted in millionths
 _REMEMBERED: Final = 1 << 14
-_NOTHING_BESIDE: Final = Beside()
+_NOTHING_BESIDE: Final = HostFacts()
 _Stat = TypeVar("_Stat", CounterStat, GaugeStat, SeriesStat)
 
 
@@ -243,7 +243,7 @@ def families(
     host: str,
     names: Names,
     per_doubling: int = PER_DOUBLING,
-    beside: Beside = _NOTHING_BESIDE,
+    beside: HostFacts = _NOTHING_BESIDE,
 ) -> list[PrometheusFamily]:
     """Convert a snapshot. `per_doubling`: upper bounds of classic buckets for each doubling: 1, 2 or 4."""
     return [

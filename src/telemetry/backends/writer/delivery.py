@@ -24,7 +24,7 @@ from telemetry.backends.sources.source import NOTHING, Position, Read
 from telemetry.backends.writer.reader import RunReader, weight
 from telemetry.backends.writer.tally import WriterTally, words
 from telemetry.errors import RunDirectoryError
-from telemetry.store.backends import Ahead, WriterCheckpoint
+from telemetry.store.backends import Unconfirmed, WriterCheckpoint
 
 Ending = Literal["done", "undelivered"]
 
@@ -64,7 +64,7 @@ class Delivery:
         run_reader: RunReader,
         tally: WriterTally,
         keep: Callable[[WriterCheckpoint], object],
-        ahead: Ahead,
+        ahead: Unconfirmed,
         *,
         guard: Guard,
         stopped: Callable[[], bool],

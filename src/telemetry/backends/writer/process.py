@@ -39,7 +39,7 @@ from telemetry.config.plugins.choice import Choice
 from telemetry.errors import RunDirectoryError, TelemetryError, UsageError, error_text
 from telemetry.redaction import mask_secrets
 from telemetry.store.append_file import describe
-from telemetry.store.backends import BACKENDS, Ahead, Counts, WriterCheckpoint, WriterFacts, WriterFolder
+from telemetry.store.backends import BACKENDS, Counts, Unconfirmed, WriterCheckpoint, WriterFacts, WriterFolder
 from telemetry.supervise.parent import parent_pid
 from telemetry.wire.codec import carriable
 from telemetry.wire.control import TellBackend
@@ -281,7 +281,7 @@ class _Writer:
             run_reader = RunReader(source, say)
             last.callback(run_reader.close)
             tally.known = lambda: run_reader.known
-            ahead = Ahead(self._folder.ahead)
+            ahead = Unconfirmed(self._folder.ahead)
             last.callback(ahead.close)
             delivery = Delivery(
                 backend,

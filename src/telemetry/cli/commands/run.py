@@ -26,7 +26,7 @@ from telemetry.cli.beside_run.writers import RunWriters, interruptible
 from telemetry.cli.commands import serve
 from telemetry.cli.commands.clean import apply_retention
 from telemetry.cli.wrapped.command import Job, shown_argv
-from telemetry.cli.wrapped.stage import Stage, open_stage
+from telemetry.cli.wrapped.terminal_mode import TerminalMode, open_mode
 from telemetry.common.programs import command_key, program_name
 from telemetry.errors import TelemetryError, UsageError
 from telemetry.judge.sweeps.params import parse_assignments, variable
@@ -100,10 +100,10 @@ def run(args: argparse.Namespace) -> int:
     with (
         goodput.in_environment(limits_of_requests),
         redaction.in_environment(config.redact),
-        open_stage(tui=args.tui, redactor=redactor) as stage,
+        open_mode(tui=args.tui, redactor=redactor) as terminal,
         Participants() as participants,
     ):
-        run_gates, writers = _add_participants(participants, args, config, command, stage)
+        run_gates, writers = _add_participants(participants, args, config, command, terminal)
         aggregator = spawn(
             name,
             flags | participants.flags,
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
             params=args.params,
             backends=writers.expected,
         )
-        keeper = AggregatorKeeper(aggregator, RunFiles.of(aggregator, config.run.fallback_dirs), stage.say)
+        keeper = AggregatorKeeper(aggregator, RunFiles.of(aggregator, config.run.fallback_dirs), terminal.say)
         is_hurried = False
         with Subscription(aggregator.snapshots) as snapshots:
             variables = {
@@ -123,21 +123,21 @@ def run(args: argparse.Namespace) -> int:
                 **_waits(args, config),
                 **participants.begin(BegunRun(name, aggregator.endpoint, aggregator.directory)),
             }
-            job = Job(command, variables, stage.launch, redactor=redactor)
+            job = Job(command, variables, terminal.launch, redactor=redactor)
             if job.started:
-                stage.begin(aggregator.directory, environment(flags))
-                _ask(keeper, Watch(pid=job.pid), stage)
+                terminal.begin(aggregator.directory, environment(flags))
+                _ask(keeper, Watch(pid=job.pid), terminal)
                 participants.accompany(job)
-                job.wait(_CommandWatch(snapshots, keeper, stage, participants, args))
-                stage.over()
-                is_hurried = _await_workers(keeper, config, job, participants, stage, quiet=args.quiet)
+                job.wait(_CommandWatch(snapshots, keeper, terminal, participants, args))
+                terminal.over()
+                is_hurried = _await_workers(keeper, config, job, participants, terminal, quiet=args.quiet)
             participants.end()
             ending = run_gates.ending(job.ending()) if run_gates is not None else job.ending()
-            _ask(keeper, Stop(reason=ending, command=job.facts()), stage)
+            _ask(keeper, Stop(reason=ending, command=job.facts()), terminal)
             report = _result(snapshots, keeper, config)
             keeper.release()
         report = participants.conclude(_with_bill(report, job.facts()))
-        stage.await_leave(patient=not (job.told_to_end or is_hurried))
+        terminal.await_leave(patient=not (job.told_to_end or is_hurried))
     _say_result(report, quiet=args.quiet or args.no_report or not job.started)
     _await_leaf(keeper, None if is_hurried else config, quiet=args.quiet)
     apply_retention(config)
@@ -145,7 +145,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _add_participants(
-    participants: Participants, args: argparse.Namespace, config: Config, command: Sequence[str], stage: Stage
+    participants: Participants,
+    args: argparse.Namespace,
+    config: Config,
+    command: Sequence[str],
+    terminal: TerminalMode,
 ) -> tuple[RunGates | None, RunWriters]:
     """Add all participants that the command line and the settings ask for. Return gates and writers.
 
@@ -154,27 +158,27 @@ def _add_participants(
 
     def say_waiting(message: str) -> None:
         if not args.quiet:
-            stage.pass_by(f"telemetry: {message}\n")
+            terminal.pass_by(f"telemetry: {message}\n")
 
-    gates = _run_gates(args, config, command, stage)
-    backends = writing.writers(args, config, stage.say, gates=gates is not None)
+    gates = _run_gates(args, config, command, terminal)
+    backends = writing.writers(args, config, terminal.say, gates=gates is not None)
     recorders = (
-        participants.add(RunGateway(args.gateway, args.gateway_grpc, stage.say)),
+        participants.add(RunGateway(args.gateway, args.gateway_grpc, terminal.say)),
         participants.add(
-            Feeds(args.feeds, stage.say, texts=bool(config.tokens.tokenizer), beside=os.getpid()),
+            Feeds(args.feeds, terminal.say, texts=bool(config.tokens.tokenizer), beside=os.getpid()),
         ),
-        serve.collectors(args, config, stage.say),
+        serve.collectors(args, config, terminal.say),
     )
     participants.add(RayRoot(wanted=args.ray))
     is_reported = not (args.quiet or args.no_report)
     participants.add(
-        Captures(args.captures, args.stand_ins, stage.say, recorders=recorders, is_reported=is_reported)
+        Captures(args.captures, args.stand_ins, terminal.say, recorders=recorders, is_reported=is_reported)
     )
     if gates is not None:
         participants.add(gates)
     writers = participants.add(RunWriters(backends, config.backends.finish_timeout_s, say_waiting))
     text: str | None = args.flight_recorder
-    participants.add(FlightRecorder(None if text is None else flight_seconds(text, config), stage.say, gates))
+    participants.add(FlightRecorder(None if text is None else flight_seconds(text, config), terminal.say, gates))
     participants.add(recorders[-1])  # the collectors start last and end first
     return gates, writers
 
@@ -193,14 +197,20 @@ def _waits(args: argparse.Namespace, config: Config) -> dict[str, str]:
 
 
 def _await_workers(
-    keeper: AggregatorKeeper, config: Config, job: Job, participants: Participants, stage: Stage, *, quiet: bool
+    keeper: AggregatorKeeper,
+    config: Config,
+    job: Job,
+    participants: Participants,
+    terminal: TerminalMode,
+    *,
+    quiet: bool,
 ) -> bool:
     """Wait for workers that outlive the command. Return whether a signal cut the wait short."""
     from telemetry.cli.wrapped.workers import await_workers
 
     def say(message: str) -> None:
         if not quiet:
-            stage.say(message)
+            terminal.say(message)
 
     grace_s = config.run.worker_grace_s
     if job.told_to_end:
@@ -211,7 +221,7 @@ def _await_workers(
     except KeyboardInterrupt:
         return True
     except TelemetryError as error:
-        stage.say(str(error))
+        terminal.say(str(error))
     return False
 
 
@@ -277,7 +287,9 @@ def _exit_code(report: Report, of_command: int, run_gates: RunGates | None, *, s
     return strictly(report.completeness, backend_failed=failed) if strict else Exit.OK
 
 
-def _run_gates(args: argparse.Namespace, config: Config, command: Sequence[str], stage: Stage) -> RunGates | None:
+def _run_gates(
+    args: argparse.Namespace, config: Config, command: Sequence[str], terminal: TerminalMode
+) -> RunGates | None:
     """Return the gates of the run, or None without gates. A gate is masked as the names and labels it is about.
 
     Raises UsageError for an invalid gate, and for flags that need a gate.
@@ -295,7 +307,7 @@ def _run_gates(args: argparse.Namespace, config: Config, command: Sequence[str],
     expressions = [redaction.masked_gate(text, redactor) for text in texts]
     key = command_key(shown_argv(command, redactor), carriable(working_directory() or ""))
     asked = demands(expressions, config, root, command=key, baseline=args.baseline)
-    return RunGates(asked, stage.say, abort=args.abort_on_fail, quiet=args.quiet)
+    return RunGates(asked, terminal.say, abort=args.abort_on_fail, quiet=args.quiet)
 
 
 def _checked_command(args: argparse.Namespace) -> list[str]:
@@ -326,13 +338,13 @@ class _CommandWatch:
         self,
         snapshots: Subscription,
         keeper: AggregatorKeeper,
-        stage: Stage,
+        terminal: TerminalMode,
         participants: Participants,
         args: argparse.Namespace,
     ) -> None:
         self._snapshots = snapshots
         self._keeper = keeper
-        self._stage = stage
+        self._terminal = terminal
         self._participants = participants
         self._quiet = args.quiet
         self._line = LiveLine()
@@ -345,24 +357,24 @@ class _CommandWatch:
         if self._over:
             snapshot = None
         if snapshot is not None and not self._quiet:
-            self._stage.show(self._line.parts(snapshot))
+            self._terminal.show(self._line.parts(snapshot))
         self._participants.look(snapshot)
         if snapshot is not None and snapshot.state in TERMINAL:
             self._over = True
             self._keeper.release()
             if not self._is_ended_by_command:
-                self._stage.say(
+                self._terminal.say(
                     "the run was stopped but the command continues; events recorded from now on are not in the "
                     "result"
                 )
 
 
-def _ask(keeper: AggregatorKeeper, request: Request, stage: Stage) -> None:
+def _ask(keeper: AggregatorKeeper, request: Request, terminal: TerminalMode) -> None:
     """Send a request; report a failure and go on. Without an answer the result is read from disk."""
     try:
         keeper.ask(request, limits.CONTROL_TIMEOUT_S)
     except TelemetryError as error:
-        stage.say(str(error))
+        terminal.say(str(error))
 
 
 def _with_bill(report: Report, command: CommandFacts) -> Report:

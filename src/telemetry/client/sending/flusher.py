@@ -143,7 +143,7 @@ class Flusher:
         self.welcomed = False
         """True once the aggregator has answered."""
         self._conversation: ProducerSession | None = None
-        self._deserted = False
+        self._is_abandoned = False
         """True once the message about the missing aggregator was printed."""
         self._ending: ProducerEnding | None = None
         self._thread = threading.Thread(target=self._run, name="telemetry-flusher", daemon=True)
@@ -190,8 +190,8 @@ class Flusher:
     @property
     def silent(self) -> bool:
         """True if the aggregator has never answered, or has left pings unanswered."""
-        talk = self._conversation
-        return talk is None or talk.welcome is None or talk.silent
+        session = self._conversation
+        return session is None or session.welcome is None or session.silent
 
     def await_packed(self, timeout_s: float) -> int | None:
         """Return a number of batches that hold all events recorded before this call, or None after the timeout.
@@ -257,28 +257,28 @@ class Flusher:
 
     def _converse(self, link: Link) -> None:
         """Run the protocol from hello to end. Raise the TelemetryError that made it give up."""
-        talk = ProducerSession(
+        session = ProducerSession(
             link, self._parts.outbox, self._parts.hello, self._parts.endpoint, on_welcome=self._welcome_came
         )
-        self._conversation = talk
+        self._conversation = session
         linger_s = 0.0
         try:
-            watch = _GoneWatch(self._parts, talk)
-            self._live(talk, watch)
+            watch = _GoneWatch(self._parts, session)
+            self._live(session, watch)
             if not self._give_up:
-                self._ending = self._end(talk, watch)
+                self._ending = self._end(session, watch)
                 linger_s = 0.0 if self._ending.account or watch.refused else _LAST_BYTES_S
         finally:
             link.close(linger_s)
 
-    def _live(self, talk: ProducerSession, watch: _GoneWatch) -> None:
+    def _live(self, session: ProducerSession, watch: _GoneWatch) -> None:
         started = time.monotonic()
         patience_s = self._parts.connect_timeout_s
         while self._finish_by is None and not self._give_up:
-            self._guarded(lambda: self._turn(talk))
-            if talk.refused is not None:
-                raise talk.refused
-            if talk.run_over:
+            self._guarded(lambda: self._turn(session))
+            if session.refused is not None:
+                raise session.refused
+            if session.run_over:
                 self._is_ended_by_run = self._finish_by is None
                 self._parts.on_run_over()
                 self._finish_by = time.monotonic() + _END_OF_RUN_S
@@ -287,18 +287,18 @@ class Flusher:
             if patience_s is not None and not self._decided.is_set() and waited_s > patience_s:
                 raise unreachable(self._parts.endpoint, patience_s)
             if not self._decided.is_set():
-                talk.step(min(_LISTEN_S, self._parts.period_s))
+                session.step(min(_LISTEN_S, self._parts.period_s))
             else:
                 self._woken.wait(self._nap_s)
-                self._look_after(talk, watch)
+                self._look_after(session, watch)
             self._woken.clear()
 
-    def _look_after(self, talk: ProducerSession, watch: _GoneWatch) -> None:
+    def _look_after(self, session: ProducerSession, watch: _GoneWatch) -> None:
         """Print one message if no process takes the events any more and none would restart the aggregator."""
-        if self._deserted or not talk.silent:
+        if self._is_abandoned or not session.silent:
             return
-        if talk.run is not None and watch.gone():
-            self._deserted = True
+        if session.run is not None and watch.gone():
+            self._is_abandoned = True
             if left := watch.left_behind():
                 user_warnings.warn(
                     f"the aggregator at {self._parts.endpoint} is gone. Events are buffered in "
@@ -318,7 +318,7 @@ class Flusher:
             if self._errors == 1:
                 user_warnings.warn(f"the flusher failed and was restarted: {error!r}")
 
-    def _turn(self, talk: ProducerSession) -> None:
+    def _turn(self, session: ProducerSession) -> None:
         """Send until less than a full batch is left, or the run is over.
 
         Each socket call lets other threads take the interpreter for milliseconds, so the flusher receives once per
@@ -332,14 +332,14 @@ class Flusher:
                 listen_at = now + self._nap_s
                 if self._name:
                     name, self._name = self._name, ""
-                    talk.rename(name)
-                talk.step()
+                    session.rename(name)
+                session.step()
                 self._guarded(self._parts.on_turn)
             self.outbox.settle()
             self._read_targets()
-            goes_on = talk.flush()
+            goes_on = session.flush()
             self._end_packings()
-            if not goes_on or (self._finish_by is None and self._unwanted(talk)):
+            if not goes_on or (self._finish_by is None and self._unwanted(session)):
                 return
 
     def _read_targets(self) -> None:
@@ -359,38 +359,38 @@ class Flusher:
             packing.batches = outbox.next_seq
             packing.done.set()
 
-    def _unwanted(self, talk: ProducerSession) -> bool:
+    def _unwanted(self, session: ProducerSession) -> bool:
         """Check whether events from now on have no receiver."""
-        return talk.run_over or talk.refused is not None or self._give_up
+        return session.run_over or session.refused is not None or self._give_up
 
     # --- the end ---------------------------------------------------------------------------------
 
-    def _end(self, talk: ProducerSession, watch: _GoneWatch) -> ProducerEnding:
+    def _end(self, session: ProducerSession, watch: _GoneWatch) -> ProducerEnding:
         began = time.monotonic()
-        while not talk.all_sent and self._left_s(began) > 0 and not watch.gone():
-            if talk.refused is not None:
-                raise talk.refused
-            self._guarded(lambda: self._turn(talk))
-            if not talk.all_sent:
-                talk.step(_LISTEN_S)
+        while not session.all_sent and self._left_s(began) > 0 and not watch.gone():
+            if session.refused is not None:
+                raise session.refused
+            self._guarded(lambda: self._turn(session))
+            if not session.all_sent:
+                session.step(_LISTEN_S)
         sent = _sent(self.outbox)
         records_on = self._is_ended_by_run and (not self._parts.ends_with_run or self._parts.records_on())
-        talk.say_end(unfinished=records_on)
-        talk.step()  # at least once, even if no time is left
-        while talk.ended is None and self._left_s() > 0 and not watch.gone(saying_end=True):
-            if talk.refused is not None:
-                raise talk.refused
-            talk.step(_LISTEN_S)
-            talk.flush()
-        if talk.ended is not None:
+        session.say_end(unfinished=records_on)
+        session.step()  # at least once, even if no time is left
+        while session.ended is None and self._left_s() > 0 and not watch.gone(saying_end=True):
+            if session.refused is not None:
+                raise session.refused
+            session.step(_LISTEN_S)
+            session.flush()
+        if session.ended is not None:
             unsent = self.outbox.dropped.get(Reason.UNSENT_AT_EXIT.value, 0)
-            return ProducerEnding(talk.ended, unsent=unsent, is_over=True)
+            return ProducerEnding(session.ended, unsent=unsent, is_over=True)
         if watch.gone(saying_end=True) or watch.refused:
             reason = f"the aggregator at {self._parts.endpoint} is gone"
             left = watch.left_behind()
-            return ProducerEnding(None, reason, sent, talk.ring.taken, left=left, is_over=not left)
+            return ProducerEnding(None, reason, sent, session.ring.taken, left=left, is_over=not left)
         return ProducerEnding(
-            None, f"{self._parts.endpoint} did not acknowledge the end in time", sent, talk.ring.taken
+            None, f"{self._parts.endpoint} did not acknowledge the end in time", sent, session.ring.taken
         )
 
     def _left_s(self, began: float | None = None) -> float:
@@ -403,8 +403,8 @@ class Flusher:
         return end_by - share_s - time.monotonic()
 
     def _unanswered(self, reason: str) -> ProducerEnding:
-        talk = self._conversation
-        taken = talk.ring.taken if talk is not None else 0
+        session = self._conversation
+        taken = session.ring.taken if session is not None else 0
         return ProducerEnding(None, reason, _sent(self.outbox), taken, is_over=not self.welcomed)
 
     def _welcome_came(self) -> None:
@@ -427,9 +427,9 @@ class _GoneWatch:
     keeper exists, the detector never reports the aggregator as gone.
     """
 
-    def __init__(self, parts: FlusherParts, talk: ProducerSession) -> None:
+    def __init__(self, parts: FlusherParts, session: ProducerSession) -> None:
         self._parts = parts
-        self._talk = talk
+        self._talk = session
         self._path = ipc_path(parts.endpoint)
         self._heard_ns = -1
         self._probe_at = 0.0

@@ -12,7 +12,7 @@ from telemetry.backends.backend import RunFacts
 from telemetry.backends.items import Live, Step
 from telemetry.backends.prometheus import PrometheusBackend
 from telemetry.backends.prometheus.backend import PrometheusOptions
-from telemetry.backends.prometheus.families import Beside, Labels, run_families
+from telemetry.backends.prometheus.families import HostFacts, Labels, run_families
 from telemetry.wire.collectors import COLLECTORS
 from telemetry.wire.snapshot import BackendStat, MetricsSnapshot, NodeStat, ProducerStat, SelfCost
 
@@ -36,9 +36,9 @@ WRITER = BackendStat(
 )
 
 
-def made(snapshot: MetricsSnapshot, beside: Beside | None = None) -> dict[str, dict[Labels, float]]:
+def made(snapshot: MetricsSnapshot, beside: HostFacts | None = None) -> dict[str, dict[Labels, float]]:
     """Family → labels → value."""
-    return {one.name: dict(one.samples) for one in run_families(snapshot, "here", beside or Beside())}
+    return {one.name: dict(one.samples) for one in run_families(snapshot, "here", beside or HostFacts())}
 
 
 def test_each_producer_has_its_account() -> None:
@@ -77,7 +77,7 @@ def test_each_writer_has_one_state_and_its_account() -> None:
 
 def test_the_aggregator_says_what_it_costs() -> None:
     """The disk is left out if nobody can read it."""
-    found = made(replace(SNAPSHOT, cost=SelfCost(cpu_s=1.5, rss_bytes=2**20)), Beside(disk=(5, 100)))
+    found = made(replace(SNAPSHOT, cost=SelfCost(cpu_s=1.5, rss_bytes=2**20)), HostFacts(disk=(5, 100)))
     assert found["telemetry_aggregator_cpu_seconds"] == {(): 1.5}
     assert found["telemetry_aggregator_memory_bytes"] == {(): 2.0**20}
     assert found["telemetry_run_disk_free_bytes"] == {(): 5.0}

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 from tests.unit.cli.terminals import desk, read_until
 
-from telemetry.cli.wrapped.viewer_stage import JobTerminal
+from telemetry.cli.wrapped.viewer_mode import JobTerminal
 
 
 @pytest.fixture

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from telemetry.cli.wrapped.stage import PlainStage, open_stage
+from telemetry.cli.wrapped.terminal_mode import PlainMode, open_mode
 from telemetry.errors import UsageError
 from telemetry.report.live_line import LinePart
 
 
 def test_without_a_viewer_nothing_is_changed(capsys: pytest.CaptureFixture[str]) -> None:
     """The command is an ordinary child, talk goes to stderr at once, and nobody is waited for."""
-    with open_stage(tui=False) as stage:
-        assert isinstance(stage, PlainStage)
+    with open_mode(tui=False) as stage:
+        assert isinstance(stage, PlainMode)
         assert stage.launch is None
         stage.begin("/nowhere", {})
         stage.say("a word")
@@ -28,5 +28,5 @@ def test_a_viewer_needs_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     for term in ("dumb", "xterm"):
         monkeypatch.setenv("TERM", term)
         with pytest.raises(UsageError, match="--tui requires a terminal") as caught:
-            open_stage(tui=True)
+            open_mode(tui=True)
         assert "telemetry top" in caught.value.hint

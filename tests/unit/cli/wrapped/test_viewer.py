@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.unit.cli.terminals import DEADLINE_S, Desk, desk
 
-from telemetry.cli.wrapped import viewer_stage
+from telemetry.cli.wrapped import viewer_mode
 from telemetry.cli.wrapped.terminal import Terminal
-from telemetry.cli.wrapped.viewer_stage import ViewerProcess, departure, viewer_command
+from telemetry.cli.wrapped.viewer_mode import ViewerProcess, departure, viewer_command
 
 FULL_SCREEN = """
 import os, sys, termios, tty
@@ -115,7 +115,7 @@ def test_a_viewer_that_is_asked_to_leave(user: Desk, start: Start) -> None:
 
 def test_a_viewer_that_does_not_leave_is_killed(user: Desk, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """A viewer that doesn't leave is killed after a while."""
-    monkeypatch.setattr(viewer_stage, "_LAST_RESPECTS_S", 0.1)
+    monkeypatch.setattr(viewer_mode, "_LAST_RESPECTS_S", 0.1)
     made, left = start("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + FULL_SCREEN)
     user.wait_for(b"columns")
     made.end()

@@ -17,7 +17,7 @@ from tests.unit.cli.terminals import DEADLINE_S, Desk, desk, wait_until
 
 from telemetry.cli.wrapped.command import Job
 from telemetry.cli.wrapped.terminal import Terminal
-from telemetry.cli.wrapped.viewer_stage import ViewerStage
+from telemetry.cli.wrapped.viewer_mode import ViewerMode
 from telemetry.store.output_log import OUTPUT, OutputLog
 
 pytestmark = pytest.mark.slow
@@ -60,13 +60,13 @@ def user() -> Iterator[Desk]:
         yield made
 
 
-def stage_at(user: Desk, viewer: str = VIEWER) -> ViewerStage:
-    return ViewerStage(
+def stage_at(user: Desk, viewer: str = VIEWER) -> ViewerMode:
+    return ViewerMode(
         Terminal(user.near, user.near), (0, 1, 2), lambda directory, pid: [sys.executable, "-c", viewer]
     )
 
 
-def python(stage: ViewerStage, text: str) -> Job:
+def python(stage: ViewerMode, text: str) -> Job:
     return Job([sys.executable, "-c", text], {}, stage.launch)
 
 
@@ -195,7 +195,7 @@ def test_a_viewer_that_cannot_be_started_is_said(
 ) -> None:
     """The command has been, and goes on."""
     terminal = Terminal(user.near, user.near)
-    with ViewerStage(terminal, (0, 1, 2), lambda *_: ["no-such-viewer"]) as stage:
+    with ViewerMode(terminal, (0, 1, 2), lambda *_: ["no-such-viewer"]) as stage:
         job = python(stage, "raise SystemExit(3)")
         stage.begin(str(tmp_path), os.environ)
         job.wait(nothing)
@@ -287,7 +287,7 @@ def test_a_signal_before_the_result_leaves_no_viewer_behind(user: Desk, tmp_path
     program = (
         "import os, signal, sys\n"
         "from telemetry.cli.wrapped.terminal import Terminal\n"
-        "from telemetry.cli.wrapped.viewer_stage import ViewerStage\n"
+        "from telemetry.cli.wrapped.viewer_mode import ViewerStage\n"
         f"viewer = [sys.executable, '-c', {VIEWER!r}]\n"
         "with ViewerStage(Terminal(0, 2), (0, 1, 2), lambda *_: viewer) as stage:\n"
         f"    stage.begin({str(tmp_path)!r}, os.environ)\n"

@@ -1,4 +1,4 @@
-"""Opening the row of a table or a grid: a series, a counter, a gauge, a value of steps, or a node."""
+"""Drill-down into the row of a table or a grid: a series, a counter, a gauge, a value of steps, or a node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from telemetry.tui.widgets.curve_grid import CurveGrid
 from telemetry.tui.widgets.grid_view import GridView
 
 
-class Opening(Viewer):
+class DrillDown(Viewer):
     """The part of the cockpit that opens something on the whole screen, and leaves it again."""
 
     _followed: SeriesId | None = None

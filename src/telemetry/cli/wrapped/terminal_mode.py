@@ -1,7 +1,4 @@
-"""Use of the terminal while a wrapped command runs.
-
-The command has it, or a viewer has it first and then the command.
-"""
+"""Use of the terminal while a wrapped command runs: the command has it, or a viewer first and then the command."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from telemetry.redaction import Redactor
 from telemetry.report.live_line import LinePart
 
 
-class Stage(Protocol):
+class TerminalMode(Protocol):
     """An interface to the terminal. A context manager that restores the terminal.
 
     Main thread only, except for `say`.
@@ -54,10 +51,10 @@ class Stage(Protocol):
     ) -> None: ...
 
 
-def open_stage(*, tui: bool, redactor: Redactor | None = None) -> Stage:
+def open_mode(*, tui: bool, redactor: Redactor | None = None) -> TerminalMode:
     """Return the stage for this run. Raises UsageError if a viewer is requested without a terminal."""
     if not tui:
-        return PlainStage()
+        return PlainMode()
     capable = os.environ.get("TERM", "dumb") != "dumb"
     if not (capable and sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
@@ -65,13 +62,13 @@ def open_stage(*, tui: bool, redactor: Redactor | None = None) -> Stage:
             hint="remove --tui, and watch the run with `telemetry top` in another terminal",
         )
     from telemetry.cli.wrapped.terminal import Terminal
-    from telemetry.cli.wrapped.viewer_stage import ViewerStage
+    from telemetry.cli.wrapped.viewer_mode import ViewerMode
 
     streams = [fd for fd, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)) if stream.isatty()]
-    return ViewerStage(Terminal(0, 2), streams, redactor=redactor)
+    return ViewerMode(Terminal(0, 2), streams, redactor=redactor)
 
 
-class PlainStage:
+class PlainMode:
     """A stage without a viewer.
 
     The command inherits the standard streams, and messages appear between its lines. The live line has a row of its

@@ -97,7 +97,7 @@ def departure(code: int) -> str:
         return f"the viewer was killed by signal {number}" if code < 0 else f"the viewer exited with code {code}"
 
 
-class ViewerStage:
+class ViewerMode:
     """A stage where the command has its own terminal and a viewer has the user's terminal.
 
     The command's output goes to the run directory. When the viewer has left for any reason, the user's terminal is

@@ -1,7 +1,6 @@
 """Rows of whole batches in one call into C, if none of them is a special case; see `_compiled.c`.
 
-The result is the state that `Applier` and the tables leave, to the last bit.
-"""
+The result is the state that `Applier` and the tables leave, to the last bit."""
 
 from __future__ import annotations
 

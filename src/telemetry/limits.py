@@ -212,6 +212,7 @@ FEED_WORDS = 20  # marks that a feed makes of reports by others; all reports are
 # --- captures ------------------------------------------------------------------------------------
 LOG_MARKS_A_SECOND = 20  # of a process, also in a burst
 LOG_MARKS = 1_000  # of a process; later log messages are only counted
+WANDB_BINS = 512  # of a distribution: W&B refuses more
 MEDIA_OF_A_LIST = 64  # of one logged list; the rest is counted
 TENSORBOARD_REFERENCES = 10_000  # of a process, to what TensorBoard alone can show
 TENSORBOARD_SESSIONS = 1_000  # sets of hyperparameters of a process

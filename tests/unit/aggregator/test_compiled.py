@@ -13,8 +13,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from telemetry.aggregator import Aggregator, AggregatorConfig
-from telemetry.aggregator import fast_rows
+from telemetry.aggregator import Aggregator, AggregatorConfig, fast_rows
 from telemetry.aggregator.checkpoint import encode, save
 from telemetry.aggregator.series import group
 from telemetry.aggregator.series.table import SeriesTable

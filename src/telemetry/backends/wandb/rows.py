@@ -8,6 +8,7 @@ from hashlib import sha256
 from string import ascii_letters, digits
 from typing import Any, Final, NamedTuple
 
+from telemetry import limits
 from telemetry.backends.items import Artifact, Histogram, Item, Mark, Reading, Step, Table, Text, without_gaps
 from telemetry.backends.naming import FINAL, AxisOwners, escape, flat
 from telemetry.common.formatting import printable
@@ -17,7 +18,6 @@ from telemetry.wire.events import Scalar
 TIME_AXIS: Final = "elapsed_s"
 """X-axis of items without a step: seconds since the run's start."""
 _AXIS: Final = "axis/"
-_BINS: Final = 512  # maximum of bins in W&B's distributions
 _MEDIA_BYTES: Final = 80  # a name is part of a file name, and of an artifact's name of at most 128
 _IN_ARTIFACTS: Final = ascii_letters + digits + "_-"
 
@@ -144,7 +144,7 @@ def artifact_name(name: str) -> str:
 
 def distribution(edges: Sequence[float], counts: Sequence[int]) -> dict[str, Any]:
     """Return a distribution in W&B's format. Neighbours are merged until it has few enough bins."""
-    while len(counts) > _BINS:
+    while len(counts) > limits.WANDB_BINS:
         counts = [sum(counts[at : at + 2]) for at in range(0, len(counts), 2)]
         edges = [*edges[:-1:2], edges[-1]]
     return {"_type": "histogram", "values": list(counts), "bins": list(edges)}

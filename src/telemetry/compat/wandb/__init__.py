@@ -30,12 +30,12 @@ from telemetry.compat.wandb.media import (
     Plotly,
     Video,
 )
-from telemetry.compat.wandb.runs import Run
 from telemetry.compat.wandb.sdk import lib as wandb_lib
 from telemetry.compat.wandb.sessions import BeforeInit, attach, finish, init, require_run
 from telemetry.compat.wandb.tables import Table
 from telemetry.compat.wandb.term import termerror, termlog, termwarn
 from telemetry.compat.wandb.unsupported import Api, agent, controller, restore, sweep
+from telemetry.compat.wandb.wandb_run import Run
 
 __version__ = "0.31.0"
 """The version of W&B whose interface this is."""

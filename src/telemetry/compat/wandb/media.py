@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePath
 from typing import Any, ClassVar, Final
 
+from telemetry import limits
 from telemetry.compat.wandb.errors import UsageError
 from telemetry.compat.wandb.util import generate_id
+from telemetry.integrations.wandb.values import kind_of
 
-_EDGES_MOST: Final = 513
 _COLORS: Final = {1: 0, 2: 4, 3: 2, 4: 6}
 """Color type of PNG by number of channels."""
 _LEVEL: Final = 3
@@ -45,7 +46,7 @@ class Histogram(WBValue):
     """A distribution: counted from a sequence, or given as `(counts, edges)` in `np_histogram`."""
 
     _log_type = "histogram"
-    MAX_LENGTH: ClassVar[int] = _EDGES_MOST - 1
+    MAX_LENGTH: ClassVar[int] = limits.WANDB_BINS
 
     def __init__(
         self, sequence: Any = None, np_histogram: tuple[Any, Any] | None = None, num_bins: int = 64
@@ -85,7 +86,7 @@ class Media(WBValue):
     @property
     def _path(self) -> str | None:
         if self._file is None and self._data is not None:
-            path = FOLDERS.new_file(self._log_type.removesuffix("-file"), self._suffix)
+            path = FOLDERS.new_file(kind_of(self), self._suffix)
             path.write_bytes(self._data)
             self._file = str(path)
         return self._file

@@ -15,9 +15,9 @@ from telemetry.compat.wandb.configs import Config, settings_of
 from telemetry.compat.wandb.env import Settings, merged
 from telemetry.compat.wandb.errors import CommError, Error
 from telemetry.compat.wandb.media import FOLDERS
-from telemetry.compat.wandb.runs import Run
 from telemetry.compat.wandb.term import termwarn
 from telemetry.compat.wandb.util import generate_id
+from telemetry.compat.wandb.wandb_run import Run
 from telemetry.errors import TelemetryError
 from telemetry.integrations.wandb.source import WandbSource
 from telemetry.limits import NAME_CHARS

@@ -9,11 +9,10 @@ from types import ModuleType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from telemetry.client import module_level as client
 from telemetry.integrations.capture.captures import Capture
 from telemetry.integrations.capture.patching import Observers, Patch
 from telemetry.integrations.wandb.source import WandbSource
-from telemetry.integrations.wandb.values import alert_text, put_settings
+from telemetry.integrations.wandb.values import put_alert, put_settings
 
 _OBSERVERS: Final = Observers("wandb")
 _OWN_ARTIFACTS: Final = ("job", "run_table")
@@ -87,7 +86,7 @@ def _on_finish(_result: object, run: Any, exit_code: int | None = None, *_more: 
 
 
 def _on_alert(_result: object, _run: Any, title: str, text: str = "", *_more: object, **_named: object) -> None:
-    client.mark(alert_text(title, text))
+    put_alert(title, text)
 
 
 # --- config and summary --------------------------------------------------------------------------

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from operator import index
 from typing import Any, Final, NamedTuple
 
+from telemetry import limits
 from telemetry.client.signal_safe import Locked
 from telemetry.client.step_axes import StepAxes
 from telemetry.client.steps import DEFAULT_AXIS, number
 
 _PLANS: Final = 1_000  # groups of names that are remembered; all are forgotten beyond that
-_NAMES: Final = 20_000  # names whose definition is remembered
 
 
 OPERATIONS: Final = ("min", "max", "mean", "last", "first", "best", "copy", "none")
@@ -210,7 +210,7 @@ class LoggedRows(Locked):
         if definition is None:
             stems = () if name.startswith("_") else tuple(stem for stem in self._prefixes if name.startswith(stem))
             definition = self._prefixes[max(stems, key=len)] if stems else UNDEFINED
-            if stems and len(self._defined) < _NAMES:
+            if stems and len(self._defined) < limits.STEP_NAMES_KNOWN:
                 self._defined[name] = definition
         return definition
 

@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from telemetry import limits
 from telemetry.client import module_level as client
 from telemetry.client import user_warnings
 from telemetry.client.process import PROCESS
 from telemetry.client.step_axes import SHARED
 from telemetry.integrations.loop_axes import record_total
 from telemetry.integrations.wandb.rules import LoggedPart, LoggedRows
-from telemetry.integrations.wandb.values import are_numbers, flat, put, put_file, put_settings
+from telemetry.integrations.wandb.values import are_numbers, flat, put, put_settings
 
 _NAME: Final = "wandb"
 _TOTALS: Final = ("max_steps", "total_steps")
@@ -86,7 +87,7 @@ class WandbSource:
     def put_artifact(self, name: str, kind: str, files: Mapping[str, str]) -> None:
         """Record the files of a W&B artifact by reference. `files` maps names in the artifact to paths or URIs."""
         for inner, path in files.items():
-            put_file(f"{name}/{inner}" if inner else name, path, kind)
+            client.artifact(f"{name}/{inner}" if inner else name, path, kind=kind[: limits.UNIT_CHARS])
 
     def close(self, exit_code: int | None = None) -> None:
         """Record what still waits, and the summaries that were asked for. A second call has no effect."""

@@ -7,7 +7,6 @@ have in common.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -15,16 +14,13 @@ from telemetry import limits
 from telemetry.client import bins, user_warnings
 from telemetry.client import module_level as client
 from telemetry.client.process import PROCESS
+from telemetry.client.records import flatten
 from telemetry.client.redaction import REDACTION
 from telemetry.client.steps import number
 from telemetry.integrations.wandb.rules import LoggedPart
 
 _NUMBERS: Final = frozenset({int, float, bool})
 _PLAIN: Final = _NUMBERS | {str}
-_DEPTH: Final = 32
-_FILE: Final = "-file"
-_IMAGE: Final = "image"
-
 _OF_OBJECTS: Final = ("itertuples", "savefig", "to_plotly_json")
 """Methods of data frames and figures, which have no useful text."""
 
@@ -41,17 +37,15 @@ def flat(data: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     if _PLAIN.issuperset(map(type, data.values())):
         return data
-    return dict(_flattened("", data, 0))
+    return dict(_flattened(data))
 
 
-def _flattened(prefix: str, data: Mapping[Any, Any], depth: int) -> Iterator[tuple[str, Any]]:
-    for key, value in data.items():
-        name = f"{prefix}.{key}" if prefix else str(key)
-        if type(value) in _PLAIN:
-            yield name, value
-        elif isinstance(value, Mapping) and depth < _DEPTH:
-            yield from _flattened(name, value, depth + 1)
-        elif isinstance(value, list | tuple) and value and _log_type(value[0]):
+def _flattened(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    value: Any
+    for name, value in flatten(data):
+        if value is None or (isinstance(value, Mapping) and not value):
+            continue
+        if isinstance(value, list | tuple) and value and kind_of(value[0]):
             several = len(value) > 1
             yield from (
                 (f"{name}/{at}" if several else name, item)
@@ -59,7 +53,7 @@ def _flattened(prefix: str, data: Mapping[Any, Any], depth: int) -> Iterator[tup
             )
             if len(value) > limits.MEDIA_OF_A_LIST:
                 _count_cut(name, len(value))
-        elif value is not None:
+        else:
             yield name, copied(value)
 
 
@@ -68,7 +62,7 @@ def copied(value: Any) -> Any:
 
     Data types of W&B, and what is none of these, are returned as they are.
     """
-    if type(value) in _PLAIN or _log_type(value):
+    if type(value) in _PLAIN or kind_of(value):
         return value
     try:
         plain = number(value)
@@ -113,15 +107,15 @@ def put(part: LoggedPart) -> None:
 
 
 def _put_object(name: str, value: Any, step: int, axis: str) -> None:
-    kind = _log_type(value)
+    kind = kind_of(value)
     charted = getattr(value, "table", None)  # the data of a custom chart
-    if kind == "table" or hasattr(value, "itertuples") or _log_type(charted) == "table":
-        columns, rows = table_of(charted if _log_type(charted) == "table" else value)
+    if kind == "table" or hasattr(value, "itertuples") or kind_of(charted) == "table":
+        columns, rows = table_of(charted if kind_of(charted) == "table" else value)
         client.table(name, columns, rows, step=step, axis=axis)
     elif kind == "histogram":
         client.histogram(name, (value.bins, value.histogram), step=step, axis=axis)
     elif path := getattr(value, "_path", None):
-        client.artifact(name, path, kind=kind.removesuffix(_FILE)[:24], step=step, axis=axis)
+        client.artifact(name, path, kind=kind, step=step, axis=axis)
     elif isinstance(text := getattr(value, "html", None), str):
         client.text(name, text, step=step, axis=axis)
     else:
@@ -145,7 +139,7 @@ def _cell(value: Any) -> Any:
     """Return what a table shows of a value: the path of a file, JSON of a list."""
     if type(value) in _PLAIN or value is None:
         return value
-    if _log_type(value):
+    if kind_of(value):
         return getattr(value, "_path", None) or getattr(value, "html", None) or type(value).__name__
     if isinstance(value, Mapping | Sequence) and not isinstance(value, str | bytes):
         try:
@@ -157,15 +151,13 @@ def _cell(value: Any) -> Any:
 
 def put_settings(values: Mapping[str, Any]) -> None:
     """Record settings, or a summary, as params."""
-    client.params({str(name): _setting(value, 0) for name, value in values.items()})
+    client.params({name: _setting(value) for name, value in flatten(values)})
 
 
-def _setting(value: Any, depth: int) -> Any:
+def _setting(value: Any) -> Any:
     if type(value) in _PLAIN or value is None:
         return value
-    if isinstance(value, Mapping) and depth < _DEPTH:
-        return {str(name): _setting(inner, depth + 1) for name, inner in value.items()}
-    if isinstance(value, list | tuple | set) or _log_type(value):
+    if isinstance(value, list | tuple | set) or kind_of(value):
         return _cell(list(value) if isinstance(value, set) else value)
     try:
         plain = number(value)
@@ -174,14 +166,15 @@ def _setting(value: Any, depth: int) -> Any:
     return str(value) if plain is None else plain
 
 
-def put_file(name: str, path_or_uri: str | os.PathLike[str], kind: str = "") -> None:
-    """Record a file that belongs to no step."""
-    client.artifact(name, path_or_uri, kind=kind[:24])
+def put_alert(title: str, text: str) -> None:
+    """Record a mark for an alert, without secrets: alerts often quote an error."""
+    client.mark(REDACTION.redactor.cut_text(f"{title}: {text}" if text else str(title), limits.TEXT_CHARS))
 
 
-def _log_type(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """Return the kind of a data type of W&B, such as `table` or `image`. Empty for another value."""
     kind = getattr(value, "_log_type", None)
-    return kind if isinstance(kind, str) else ""
+    return kind.removesuffix("-file") if isinstance(kind, str) else ""
 
 
 def _leave_out(value: Any) -> None:
@@ -200,8 +193,3 @@ def _count_cut(name: str, count: int) -> None:
         f"{name!r} is a list of {count} files: the first {limits.MEDIA_OF_A_LIST} of each such list are recorded, "
         "and the rest are counted. Log them in several calls, under other names. This warning appears once",
     )
-
-
-def alert_text(title: str, text: str) -> str:
-    """Return the text of a mark for an alert, without secrets: alerts often quote an error."""
-    return REDACTION.redactor.cut_text(f"{title}: {text}" if text else str(title), limits.TEXT_CHARS)

@@ -91,7 +91,19 @@ def test_media_beyond_the_limit_of_a_list_are_counted(caplog: pytest.LogCaptureF
     assert "'samples' is a list of 100 files: the first 64 of each such list are recorded" in said[0]
 
 
-def test_alerts_are_masked() -> None:
+def test_nested_values_have_names_with_dots() -> None:
+    """Empty dictionaries and None are left out, wherever they are. Arrays become distributions."""
+    nested = {"a": {"b": 1, "c": {}, 2: {"d": None, "e": "text"}}, "f": {}, "g": None, "h": [1.0, 2.0]}
+    plain = dict(flat(nested))
+    edges, counts = plain.pop("h")
+    assert plain == {"a.b": 1, "a.2.e": "text"}
+    assert (edges[0], edges[-1], sum(counts)) == (1.0, 2.0, 2)
+
+
+def test_alerts_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Secrets in alerts are masked: alerts often quote an error with an address."""
-    assert values.alert_text("down", "postgres://app:hunter2pw@db failed") == "down: postgres://app:***@db failed"
-    assert values.alert_text("down", "") == "down"
+    marks: list[str] = []
+    monkeypatch.setattr(values.client, "mark", marks.append)
+    values.put_alert("down", "postgres://app:hunter2pw@db failed")
+    values.put_alert("down", "")
+    assert marks == ["down: postgres://app:***@db failed", "down"]

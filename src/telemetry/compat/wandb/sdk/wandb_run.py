@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from telemetry.compat.wandb.runs import Run
+from telemetry.compat.wandb.wandb_run import Run
 
 __all__ = ["Run"]

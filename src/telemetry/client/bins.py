@@ -88,8 +88,8 @@ def edges_between(low: float, high: float) -> list[float]:
 # --- in Python -----------------------------------------------------------------------------------
 
 
-def _count_plain(values: Iterable[object]) -> CountedBins:
-    """Count values in Python. Flattens nested lists."""
+def finite_numbers(values: Iterable[object]) -> tuple[list[float], int]:
+    """Return the finite numbers of values and of lists in them, and how many values were not numbers."""
     if isinstance(values, str | bytes):
         raise TypeError("text can't be a distribution")
     finite: list[float] = []
@@ -111,6 +111,12 @@ def _count_plain(values: Iterable[object]) -> CountedBins:
             waiting.pop()
     if not finite:
         raise ValueError("it has no finite values")
+    return finite, refused
+
+
+def _count_plain(values: Iterable[object]) -> CountedBins:
+    """Count values in Python."""
+    finite, refused = finite_numbers(values)
     edges = edges_between(min(finite), max(finite))
     counts = [0] * (len(edges) - 1)
     last = len(counts) - 1

@@ -17,8 +17,7 @@ from telemetry.client import run as run_module
 from telemetry.client import start, user_warnings
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.compat import relax
-from telemetry.compat.relax import timeline, timers
-from telemetry.compat.relax import timeline as timeline_module
+from telemetry.compat.relax import timeline
 from telemetry.testing.aggregator import FakeAggregator
 from telemetry.wire.events import Mark, Span
 
@@ -30,11 +29,11 @@ Records = Callable[[], list[Any]]
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin each test as a new process does."""
-    timers.Timer()._held.take()
-    monkeypatch.setattr(timers.Timer, "_only", None)
-    monkeypatch.setattr(timeline, "_TIMELINE", made := timeline._Timeline())
+    relax.Timer()._held.take()
+    monkeypatch.setattr(relax.Timer, "_only", None)
+    monkeypatch.setattr(timeline, "_TIMELINE", timeline._Timeline())
     monkeypatch.setattr(user_warnings, "_reported", set())
-    monkeypatch.setattr(PROCESS, "before_finish", [timeline._record_rest, made.end])
+    monkeypatch.setattr(PROCESS, "before_finish", [timeline._record_rest])
 
 
 @pytest.fixture
@@ -404,8 +403,8 @@ def test_begins_and_ends_without_each_other_are_marks(records: Records, said: Ca
 
 def test_marks_and_open_begins_are_bounded(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last mark says that there are more."""
-    monkeypatch.setattr(timeline_module, "MARKS", 3)
-    monkeypatch.setattr(timeline_module, "HELD", 2)
+    monkeypatch.setattr(timeline, "MARKS", 3)
+    monkeypatch.setattr(timeline, "HELD", 2)
     relax.record_timeline(1, [event("B", now_us(), name=f"{n}") for n in range(9)])
     texts = [mark.text for mark in marks(records())]
     assert texts == [

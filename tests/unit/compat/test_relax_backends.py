@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from argparse import Namespace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from telemetry.compat.relax import backends_of
-from telemetry.compat.relax.backend_choice import environment_of
+from telemetry.compat.relax.tracking_utils import environment_of
 from telemetry.supervise.writers import check_kinds
 
 NOON = time.strptime("2026-11-25 12:00:00", "%Y-%m-%d %H:%M:%S")
@@ -72,10 +73,15 @@ NOON = time.strptime("2026-11-25 12:00:00", "%Y-%m-%d %H:%M:%S")
         ({"timeline_dump_dir": "traces"}, {}, ["timeline:dir=traces"]),
     ],
 )
-def test_options_become_backends(options: dict[str, Any], environment: dict[str, str], texts: list[str]) -> None:
+def test_options_become_backends(
+    options: dict[str, Any], environment: dict[str, str], texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A namespace and a dictionary give the same texts, which `--to` takes."""
-    assert backends_of(Namespace(**options), environment, now=NOON) == texts
-    assert backends_of(options, environment, now=NOON) == texts
+    at_noon = time.strftime("%Y%m%d_%H%M%S", NOON)
+    monkeypatch.setattr(time, "strftime", {"%Y%m%d_%H%M%S": at_noon}.__getitem__)
+    monkeypatch.setattr(os, "environ", environment)
+    assert backends_of(Namespace(**options)) == texts
+    assert backends_of(options) == texts
     check_kinds(texts)
 
 

@@ -17,7 +17,6 @@ run, with its step as the label `step`.
 
 from __future__ import annotations
 
-from telemetry.compat.relax.backend_choice import backends_of
 from telemetry.compat.relax.client import MetricsClient, get_metrics_client
 from telemetry.compat.relax.metrics_service_adapter import (
     MetricsServiceAdapter,
@@ -25,9 +24,17 @@ from telemetry.compat.relax.metrics_service_adapter import (
     init_metrics_service_adapter,
 )
 from telemetry.compat.relax.serve_url import get_serve_url
-from telemetry.compat.relax.timeline import TimelineEvent, TimelineTraceAdapter, record_timeline
-from telemetry.compat.relax.timers import Timer, inverse_timer, timer, with_defer
+from telemetry.compat.relax.timeline import (
+    TimelineEvent,
+    TimelineTraceAdapter,
+    Timer,
+    inverse_timer,
+    record_timeline,
+    timer,
+    with_defer,
+)
 from telemetry.compat.relax.tracking_utils import (
+    backends_of,
     flush_metrics,
     get_service_metrics,
     init_tracking,

@@ -10,49 +10,67 @@ answers. With a URL, they go to that service over HTTP. The logger `telemetry.co
 
 from __future__ import annotations
 
+import atexit
 import logging
 import time
-from collections.abc import Mapping
+import weakref
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from telemetry import limits
+from telemetry.client import user_warnings
 from telemetry.client.catalog import check_text
+from telemetry.client.signal_safe import Locked
 from telemetry.client.user_warnings import warn_once
-from telemetry.compat.relax.http import HttpTransport, LinkError, health_of, parsed
+from telemetry.common.formatting import number_of
+from telemetry.compat.relax.http import HttpTransport
 from telemetry.compat.relax.native import NO_RUN, NativeTransport, missing_run
 from telemetry.compat.relax.serve_url import get_serve_url
-from telemetry.compat.relax.step_buffer import StepBuffer
-from telemetry.compat.relax.values import STEP, Entry, Place, plain_tags, plain_values, refuse, shown, step_of
+from telemetry.compat.relax.values import STEP, Entry, Place, plain_values, refuse, shown, step_of, tagged
 
 _LOG: Final = logging.getLogger("telemetry.compat.relax")
 REPORT_TIMEOUT_S: Final = 1.0
+VALUES: Final = 100_000
+"""Number of values that a client holds. Beyond it, the oldest step is dropped."""
+OPEN_STEPS: Final = 1_024
+"""Steps with values that were sent at once, whose counts are kept until the report."""
 _LOOK_AGAIN_S: Final = 5.0
 _LOOK_SHARE: Final = 20.0  # a look that takes a second is repeated after 20 s at the earliest
+_Tags = Mapping[str, str] | None
 
 
-class MetricsClient:
+class MetricsClient(Locked):
     """A client that holds the values of a step until `report_step`. Thread-safe. Its methods never raise.
 
     `report_timeout_s` is the longest time that `report_step` waits for the answer of a service.
     """
 
     def __init__(self, service_url: str | None = None, *, report_timeout_s: float = REPORT_TIMEOUT_S) -> None:
+        super().__init__()
+        self.asked_url = (service_url or "").rstrip("/")
+        """The address that the program chose; empty if it chose none."""
         self._service = HttpTransport(service_url, report_timeout_s) if service_url else None
         self._native = NativeTransport()
-        self._asked_url = (service_url or "").rstrip("/")
         self._timeout_s = report_timeout_s
         self._look_again_s = 0.0
-        self._buffer = StepBuffer()
-        self._names: set[str] = set()
-        """Names that are known to be valid."""
+        self.renew_lock()
+        _CLIENTS.add(self)
         self._look()
+
+    def renew_lock(self) -> None:
+        """Replace the lock, and forget the values of the parent."""
+        super().renew_lock()
+        self._held: dict[Place, list[Entry]] = {}
+        self._count = 0
+        self._sent: dict[Place, int] = {}
+        """Number of values that were recorded or sent at once, for steps that are not reported."""
 
     def log_metric(
         self,
         step: int,
         metric_name: str,
         metric_value: Any,
-        tags: Mapping[str, str] | None = None,
+        tags: _Tags = None,
         immediate: bool = False,
         *,
         axis: str = STEP,
@@ -61,17 +79,13 @@ class MetricsClient:
 
         Without `immediate` the value is recorded by `report_step`.
         """
-        is_plain = type(metric_value) is float and type(metric_name) is str and type(step) is int
-        if is_plain and axis is STEP and tags is None and not immediate and metric_name in self._names:
-            self._buffer.add((STEP, step), ((metric_name, metric_value, None),))
-            return True
-        return self._log(step, [(metric_name, metric_value)], tags, immediate, axis)
+        return self._log(step, ((metric_name, metric_value),), tags, immediate, axis)
 
     def log_metrics_batch(
         self,
         step: int,
         metrics: Mapping[str, Any],
-        tags: Mapping[str, str] | None = None,
+        tags: _Tags = None,
         immediate: bool = False,
         *,
         axis: str = STEP,
@@ -101,29 +115,29 @@ class MetricsClient:
 
     def clear_buffer(self, step: int | None = None) -> None:
         """Forget the held values of a step, or all of them. Values that are recorded or sent already stay."""
-        if step is None:
-            self._buffer.clear(None)
-        elif (axis_step := _place_or_refuse(step, STEP)) is not None:
-            self._buffer.clear(axis_step[1])
+        if steps := _steps_or_refuse(step):
+            with self._lock:
+                for place in [each for each in self._held if steps[1] in (None, each[1])]:
+                    self._count -= len(self._held.pop(place))
 
     def clear_metrics(self, step: int | None = None, *, axis: str = STEP) -> bool:
         """Forget values of a step, or of all steps, that are recorded or sent but not reported.
 
         Return False if there is no run, or no room in the queue.
         """
-        axis_step = _place_or_refuse(0 if step is None else step, axis)
-        if axis_step is None:
+        if (steps := _steps_or_refuse(step, axis)) is None:
             return False
-        number = None if step is None else axis_step[1]
-        self._buffer.clear_sent(axis, number)
-        return self._transport.clear((axis, number))
+        with self._lock:
+            for place in [each for each in self._sent if each[0] == axis and steps[1] in (None, each[1])]:
+                del self._sent[place]
+        return self._transport.clear(steps)
 
     def get_buffered_metrics_count(self, step: int | None = None) -> int:
         """Return the number of held values of a step, or of all steps."""
-        if step is None:
-            return self._buffer.count(None)
-        axis_step = _place_or_refuse(step, STEP)
-        return 0 if axis_step is None else self._buffer.count(axis_step[1])
+        if (steps := _steps_or_refuse(step)) is None:
+            return 0
+        with self._lock:
+            return sum(len(entries) for place, entries in self._held.items() if steps[1] in (None, place[1]))
 
     def health_check(self) -> dict[str, Any]:
         """Return the state of the service or run and its backends. Wait at most five seconds, for a run one."""
@@ -138,56 +152,66 @@ class MetricsClient:
         return self._transport.url
 
     @property
-    def open_steps(self) -> int:
-        """Number of steps with values that this client has not reported."""
-        return len(self._buffer.open_places)
+    def open_steps(self) -> set[Place]:
+        """The axes and steps with values that this client has not reported."""
+        with self._lock:
+            return {*self._held, *self._sent}
 
-    def _log(
-        self, step: Any, pairs: list[tuple[Any, Any]], tags: Mapping[str, str] | None, immediate: bool, axis: str
-    ) -> bool:
-        axis_step = _place_or_refuse(step, axis)
-        if axis_step is None:
+    def _log(self, step: Any, pairs: Sequence[tuple[Any, Any]], tags: _Tags, immediate: bool, axis: str) -> bool:
+        if (place := _place_or_refuse(step, axis)) is None:
             return False
         try:
-            texts = plain_tags(tags) or None
+            texts = {str(key): str(value) for key, value in tags.items()} if tags else None
         except Exception as error:  # noqa: BLE001 – as above
             refuse("tags", f"{shown(tags)} are no tags: {error}")
             texts = None
         entries: list[Entry] = []
-        names = self._names
         for name, value in pairs:
-            if type(value) is float and type(name) is str and name in names:
-                entries.append((name, value, texts))
-                continue
-            values = plain_values(name, value, self._transport.to_distribution, refuse)
-            entries += [(each, plain, texts) for each, plain in values]
-            if len(names) < limits.STEP_NAMES_KNOWN:
-                names.update(each for each, _ in values)
+            if type(value) is float and type(name) is str and name.isascii() and 0 < len(name) <= limits.NAME_CHARS:
+                entries.append((name, value, texts))  # the usual value, at a tenth of the cost
+            else:
+                values = plain_values(name, value, self._transport.to_distribution, refuse)
+                entries += [(each, plain, texts) for each, plain in values]
         if not entries:
             return not pairs
         if not immediate:
-            self._buffer.add(axis_step, entries)
+            self._hold(place, entries)
             return True
-        self._warn()
-        is_taken = self._transport.put(axis_step, entries)
-        _LOG.debug(
-            "step %d: %d values are %s at once", axis_step[1], len(entries), "taken" if is_taken else "refused"
-        )
+        is_taken = self._checked_transport().put(place, entries)
+        _LOG.debug("step %d: %d values are %s at once", place[1], len(entries), "taken" if is_taken else "refused")
         if is_taken:
-            self._buffer.count_sent(axis_step, len(entries))
+            with self._lock:
+                self._sent[place] = self._sent.get(place, 0) + len(entries)
+                if len(self._sent) > OPEN_STEPS:
+                    del self._sent[next(iter(self._sent))]
         return is_taken
 
+    def _hold(self, place: Place, entries: list[Entry]) -> None:
+        """Add values of a step. Drop the oldest step if there are too many."""
+        with self._lock:
+            self._held.setdefault(place, []).extend(entries)
+            self._count += len(entries)
+            while self._count > VALUES:
+                (axis, step), oldest = next(iter(self._held.items()))
+                del self._held[axis, step]
+                self._count -= len(oldest)
+                warn_once(
+                    "step buffer",
+                    f"{number_of(len(oldest), 'value')} of step {step} on the axis {axis!r} were dropped, because "
+                    f"more than {VALUES:,} values wait for their report. Call report_step for each step",
+                )
+
     def _report(self, step: Any, axis: str, *, waits: bool) -> dict[str, Any]:
-        axis_step = _place_or_refuse(step, axis)
-        if axis_step is None:
+        if (place := _place_or_refuse(step, axis)) is None:
             return {"status": "error", "message": f"{shown(step)} is not a step: use an integer of 64 bits"}
-        entries, sent = self._buffer.take(axis_step)
-        count = sent + len({(name, *sorted(tags.items())) if tags else name for name, _, tags in entries})
+        with self._lock:
+            entries = self._held.pop(place, [])
+            self._count -= len(entries)
+            count = self._sent.pop(place, 0) + len({tagged(name, tags) for name, _, tags in entries})
         if waits and time.monotonic() >= self._look_again_s:
             self._look()
-        self._warn()
-        answer = self._transport.report(axis_step, entries, count, waits=waits)
-        _LOG.debug("report of step %d on the axis %s: %s", axis_step[1], axis, answer)
+        answer = self._checked_transport().report(place, entries, count, waits=waits)
+        _LOG.debug("report of step %d on the axis %s: %s", place[1], axis, answer)
         return answer
 
     @property
@@ -197,37 +221,52 @@ class MetricsClient:
         A client is often made before the run, so the run wins from the moment in which it is there.
         """
         service = self._service
-        return service if service is not None and (self._asked_url or missing_run()) else self._native
+        return service if service is not None and (self.asked_url or missing_run()) else self._native
 
-    def _look(self) -> None:
-        """Look for the default service if there is neither a service nor a run. Wait at most HEALTH_S."""
-        if self._service is not None or missing_run() != NO_RUN:
-            return
-        url, began_s = get_serve_url("/metrics"), time.monotonic()
-        try:
-            answer = health_of(parsed(url))
-        except LinkError as error:
-            _LOG.debug("no metrics service at %s: %s", url, error)
-            return
-        finally:
-            now_s = time.monotonic()
-            self._look_again_s = now_s + max(_LOOK_AGAIN_S, _LOOK_SHARE * (now_s - began_s))
-        if answer.status == 200 and answer.body.get("status") == "healthy":
-            _LOG.debug("this process has no run, so its values go to %s", url)
-            self._service = HttpTransport(url, self._timeout_s)
-        else:
-            _LOG.debug("%s is no metrics service: %s", url, answer.message)
-
-    def _warn(self) -> None:
-        """Say once that values are dropped."""
+    def _checked_transport(self) -> NativeTransport | HttpTransport:
+        """Return the transport of the values. Say once if they are dropped."""
         if self._service is None and (why := missing_run()):
             if why == NO_RUN:
-                url = get_serve_url("/metrics")
                 why = (
-                    f"this process has no run, and no metrics service answers at {url}; start the program with "
-                    "`telemetry run -- CMD`"
+                    f"this process has no run, and no metrics service answers at {get_serve_url('/metrics')}; "
+                    "start the program with `telemetry run -- CMD`"
                 )
             warn_once(f"dropped {why}", f"nothing is recorded: {why}")
+        return self._transport
+
+    def _look(self) -> None:
+        """Look for the default service if there is neither a service nor a run. Wait as long as for its health."""
+        if self._service is not None or missing_run() != NO_RUN:
+            return
+        service, began_s = HttpTransport(get_serve_url("/metrics"), self._timeout_s), time.monotonic()
+        health = service.health()
+        now_s = time.monotonic()
+        self._look_again_s = now_s + max(_LOOK_AGAIN_S, _LOOK_SHARE * (now_s - began_s))
+        if health.get("status") == "healthy":
+            _LOG.debug("this process has no run, so its values go to %s", service.url)
+            self._service = service
+        else:
+            _LOG.debug("%s is no metrics service: %s", service.url, health)
+
+
+_CLIENTS: Final[weakref.WeakSet[MetricsClient]] = weakref.WeakSet()
+
+
+@atexit.register
+def _warn_of_rest() -> None:
+    """Report the values that still wait when the program ends."""
+    steps = [len(entries) for client in _CLIENTS for entries in client._held.values()]
+    if steps:
+        user_warnings.warn(
+            f"not recorded, because report_step was not called for them: {number_of(sum(steps), 'value')} of "
+            f"{number_of(len(steps), 'step')}"
+        )
+
+
+def _steps_or_refuse(step: Any, axis: str = STEP) -> tuple[str, int | None] | None:
+    """Return an axis and a step, or no step for all; None, after a message, if one of them can't be used."""
+    place = _place_or_refuse(0 if step is None else step, axis)
+    return (axis, None) if place is not None and step is None else place
 
 
 def _place_or_refuse(step: Any, axis: str) -> Place | None:
@@ -250,6 +289,6 @@ def get_metrics_client(service_url: str | None = None) -> MetricsClient:
     A slash at the end of the URL makes no difference.
     """
     wanted = (service_url or "").rstrip("/")
-    if not _CLIENT or _CLIENT[0]._asked_url != wanted:
+    if not _CLIENT or _CLIENT[0].asked_url != wanted:
         _CLIENT[:] = [MetricsClient(service_url)]
     return _CLIENT[0]

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from telemetry.client import bins
 from telemetry.client import module_level as telemetry
-from telemetry.client.bins import count
-from telemetry.client.process import PROCESS
-from telemetry.client.signal_safe import Locked
+from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.compat.relax.timeline import record_timeline
 from telemetry.compat.relax.values import Distribution, Entry, Events, Place, ToDistribution, counted, tagged
 from telemetry.errors import TelemetryError
 from telemetry.transport.client import ControlClient
 from telemetry.wire.control import GetStatus, Status
+from telemetry.wire.snapshot import BackendStat
 
-WANDB: Final = "wandb"
 NO_RUN: Final = "no run: start one with `telemetry run -- CMD`"
 _OVER: Final = "the run of this process has ended"
+_WANDB: Final = "wandb"
 _ASK_S: Final = 1.0
+_DECLARED: Final[set[tuple[int, int, str]]] = set()
+
+
+def is_in_run() -> bool:
+    """Return whether this process has a run, or its environment names one."""
+    return bool(os.environ.get(ENDPOINT_VARIABLE)) or PROCESS.state in ("live", "inherited")
 
 
 def missing_run() -> str:
@@ -28,32 +35,22 @@ def missing_run() -> str:
     return {"idle": NO_RUN, "finished": _OVER}.get(PROCESS.state, "")
 
 
-class _ReportedAxes(Locked):
-    """The axes that this process has declared. Their steps close when one process reports them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._attached = 0
-        self._names: set[str] = set()
-
-    def __contains__(self, axis: str) -> bool:
-        return axis in self._names and self._attached == PROCESS.attached
-
-    def renew_lock(self) -> None:
-        """Replace the lock. A forked child declares the axes again, because it is a producer of its own."""
-        super().renew_lock()
-        self._names = set()
-
-    def declare(self, axis: str) -> None:
-        """Declare an axis, once for each run. Raise InstrumentError if it can't be one."""
-        with self._lock:
-            if self._attached != PROCESS.attached:
-                self._attached, self._names = PROCESS.attached, set()
-            telemetry.axis(axis, reduce="last", closing="reported")
-            self._names.add(axis)
+def is_declared(axis: str) -> bool:
+    """Return whether this process has declared that a step of an axis closes when one process reports it."""
+    return (PROCESS.attached, os.getpid(), axis) in _DECLARED
 
 
-REPORTED: Final = _ReportedAxes()
+def declare(axis: str) -> None:
+    """Declare, once a run, that a step of an axis closes when one process reports it. Raise InstrumentError."""
+    if not is_declared(axis):
+        telemetry.axis(axis, reduce="last", closing="reported")
+        _DECLARED.add((PROCESS.attached, os.getpid(), axis))
+
+
+def names_of(backends: Iterable[BackendStat]) -> tuple[list[str], bool]:
+    """Return the names of backends as Relax's service has them: all but W&B, and whether W&B is there."""
+    kinds = [stat.kind or stat.name for stat in backends]
+    return [kind for kind in kinds if kind != _WANDB], _WANDB in kinds
 
 
 class NativeTransport:
@@ -66,20 +63,19 @@ class NativeTransport:
         """Record values of a step. Return False if there is no run."""
         if missing_run():
             return False
-        if axis_step[0] not in REPORTED:
-            REPORTED.declare(axis_step[0])
+        declare(axis_step[0])
         record_values(axis_step, entries)
         return True
 
     def report(
-        self, axis_step: Place, entries: Sequence[Entry], number: int, *, waits: bool = True
+        self, axis_step: Place, entries: Sequence[Entry], count: int, *, waits: bool = True
     ) -> dict[str, Any]:
-        """Record the last values of a step, and close it. `number` counts all its values, for the message."""
+        """Record the last values of a step, and close it. `count` is the number of all its values."""
         axis, step = axis_step
         if not self.put(axis_step, entries):
             return {"status": "error", "message": missing_run() or _OVER}
         telemetry.end_step(step, axis=axis)
-        return {"status": "success", "message": f"Reported {number} metrics for step {step}", "results": {}}
+        return {"status": "success", "message": f"Reported {count} metrics for step {step}", "results": {}}
 
     def clear(self, axis_step: tuple[str, int | None]) -> bool:
         """Forget values that are recorded but not reported. Return False if there is no run."""
@@ -90,44 +86,41 @@ class NativeTransport:
 
     def health(self) -> dict[str, Any]:
         """Ask the aggregator for the backends of the run. Wait at most a second."""
-        problem = missing_run()
-        if problem:
+        if problem := missing_run():
             return {"status": "error", "message": problem}
         try:
             with ControlClient(PROCESS.endpoint) as client:
                 answer = client.request(GetStatus(), _ASK_S)
         except TelemetryError as error:
             return {"status": "error", "message": str(error)}
-        stats = answer.snapshot.backends if isinstance(answer, Status) else []
-        return {
-            "status": "healthy",
-            "service": "metrics",
-            "adapters": [stat.kind or stat.name for stat in stats if stat.kind != WANDB],
-            "wandb_enabled": any(stat.kind == WANDB for stat in stats),
-        }
+        adapters, has_wandb = names_of(answer.snapshot.backends if isinstance(answer, Status) else ())
+        return {"status": "healthy", "service": "metrics", "adapters": adapters, "wandb_enabled": has_wandb}
 
 
 def record_values(axis_step: Place, entries: Sequence[Entry]) -> None:
     """Record values of a step. The newest value of a name counts; timeline events are all kept."""
     axis, step = axis_step
     numbers: dict[str, float] = {}
-    others: dict[str, str | Distribution] = {}
+    texts: dict[str, str] = {}
+    distributions: dict[str, Distribution] = {}
     events: list[Any] = []
     for name, value, tags in entries:
-        if type(value) is float:
-            numbers[tagged(name, tags) if tags else name] = value
+        full_name = tagged(name, tags) if tags else name
+        if isinstance(value, float):
+            numbers[full_name] = value
+        elif isinstance(value, str):
+            texts[full_name] = value
         elif isinstance(value, Events):
-            events.extend(value.events)
-        elif not isinstance(value, float):
-            others[tagged(name, tags)] = value
+            events += value
+        else:
+            distributions[full_name] = value
     if numbers:
         telemetry.log(numbers, step=step, axis=axis)
-    for name, other in others.items():
-        if isinstance(other, str):
-            telemetry.text(name, other, step=step, axis=axis)
-        else:
-            # a list was held for a service, before this process had a run
-            edges, counts, *_ = other.values if isinstance(other.values, tuple) else count(other.values)
-            telemetry.histogram(name, (edges, counts), step=step, axis=axis)
+    for name, text in texts.items():
+        telemetry.text(name, text, step=step, axis=axis)
+    for name, values in distributions.items():
+        # a list was held for a service, before this process had a run
+        edges, counts, _ = values if isinstance(values, tuple) else bins.count(values)
+        telemetry.histogram(name, (edges, counts), step=step, axis=axis)
     if events:
         record_timeline(step, events)

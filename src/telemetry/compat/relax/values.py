@@ -6,9 +6,8 @@ A value that fits none of these is refused alone. The other values of its call a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from math import isfinite, nan
-from operator import index
-from typing import Any, Final, NamedTuple
+from math import nan
+from typing import Any, Final
 
 from telemetry import limits
 from telemetry.client import bins
@@ -29,18 +28,12 @@ Refuse = Callable[[str, str], None]
 """A function that is called with the name of a value that is left out, and the reason."""
 
 
-class Distribution(NamedTuple):
-    """Numbers of a list or a tensor: bins that are counted already, or a plain list."""
-
-    values: bins.CountedBins | list[float]
-
-
-class Events(NamedTuple):
+class Events(list[Mapping[str, Any]]):
     """Timeline events in the Chrome trace format."""
 
-    events: list[Mapping[str, Any]]
 
-
+Distribution = bins.CountedBins | list[float]
+"""Numbers of a list or a tensor: bins that are counted already, or a plain list."""
 Plain = float | str | Distribution | Events
 """A value that can be recorded. A number that is not finite is NaN."""
 ToDistribution = Callable[[Any], Distribution]
@@ -73,10 +66,9 @@ def _plain(name: str, value: Any, distribution: ToDistribution) -> Plain:
     """Return a value that is no dictionary as it is recorded. Raise TypeError or ValueError if nothing fits."""
     if isinstance(value, str):
         return str(value)
-    if isinstance(value, Mapping):
-        return Events([_event(value)])
-    if isinstance(value, list | tuple) and (not value or _is_event(value[0])):
-        return Events([_event(event) for event in value])
+    events = [value] if isinstance(value, Mapping) else value
+    if isinstance(events, list | tuple) and (not events or _is_event(events[0])):
+        return Events(map(_event, events))
     if name == TIMELINE_EVENTS_KEY:
         raise TypeError(f"it must be a list of timeline events, not {type(value).__name__}")
     if value is None or isinstance(value, bytes):
@@ -97,33 +89,21 @@ def counted(values: Any) -> Distribution:
     counts = bins.count(list(values) if isinstance(values, tuple) else values)
     if counts.refused:
         raise TypeError("it has elements that are not numbers")
-    return Distribution(counts)
+    return counts
 
 
 def listed(values: Any) -> Distribution:
     """Return the finite numbers of a list or a tensor. Raise TypeError or ValueError if there are none."""
-    size = getattr(values, "numel", None) or getattr(values, "size", None)
-    if size is not None and int(size() if callable(size) else size) > LIST_NUMBERS:
-        raise ValueError(
-            f"it has more than {LIST_NUMBERS:,} numbers: log a part of it, or its mean and percentiles"
-        )
-    flat: list[float] = []
-    _flatten(values.tolist() if hasattr(values, "tolist") else values, flat)
-    if not flat:
-        raise ValueError("it has no finite values")
-    return Distribution(flat)
-
-
-def _flatten(values: Iterable[Any], flat: list[float], depth: int = 0) -> None:
-    for value in values:
-        if isinstance(value, list | tuple) and depth < _DEPTH:
-            _flatten(value, flat, depth + 1)
-            continue
-        plain = number(value)
-        if plain is not None:
-            flat.append(plain)
-        if len(flat) > LIST_NUMBERS:
-            raise ValueError(f"it has more than {LIST_NUMBERS:,} numbers")
+    size: Any = getattr(values, "numel", None) or getattr(values, "size", None) or getattr(values, "__len__", int)
+    too_many = f"it has more than {LIST_NUMBERS:,} numbers: log a part of it, or its mean and percentiles"
+    if int(size() if callable(size) else size) > LIST_NUMBERS:
+        raise ValueError(too_many)
+    numbers, refused = bins.finite_numbers(values.tolist() if hasattr(values, "tolist") else values)
+    if refused:
+        raise TypeError("it has elements that are not numbers")
+    if len(numbers) > LIST_NUMBERS:
+        raise ValueError(too_many)
+    return numbers
 
 
 def _is_event(value: object) -> bool:
@@ -137,16 +117,9 @@ def _event(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, TraceEvent) else dict(value)
 
 
-def tagged(name: str, tags: Mapping[str, object] | None) -> str:
+def tagged(name: str, tags: Mapping[str, str] | None) -> str:
     """Return the name of a value with its tags, as `loss{rank=0,role=actor}`."""
-    if not tags:
-        return name
-    return f"{name}{{{','.join(f'{key}={value}' for key, value in sorted(plain_tags(tags).items()))}}}"
-
-
-def plain_tags(tags: Mapping[str, object] | None) -> dict[str, str]:
-    """Return tags as texts."""
-    return {str(key): str(value) for key, value in tags.items()} if tags else {}
+    return f"{name}{{{','.join(f'{key}={value}' for key, value in sorted(tags.items()))}}}" if tags else name
 
 
 def refuse(name: str, why: str) -> None:
@@ -159,13 +132,11 @@ def step_of(step: Any) -> int:
 
     Integers of numpy and tensors of one element are steps, and so is a float without a fraction.
     """
-    if type(step) is int:
-        return plain_step(step)
     try:
-        return plain_step(index(step))
+        return plain_step(step)
     except TypeError:
         plain = number(step)
-        if plain is None or not isfinite(plain) or not plain.is_integer():
+        if plain is None or not plain.is_integer():
             raise TypeError(f"a step must be an integer, not {shown(step)}") from None
         return plain_step(int(plain))
 

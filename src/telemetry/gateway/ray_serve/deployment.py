@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from telemetry.client import user_warnings
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.client.run import start
-from telemetry.compat.relax.native import WANDB
-from telemetry.compat.relax.serve_url import find_ray_serve_url, ray_serve_host
+from telemetry.compat.relax.native import names_of
 from telemetry.compat.relax.tracking_utils import init_tracking
 from telemetry.errors import EndpointError, UsageError
 from telemetry.gateway.access import check_token
 from telemetry.gateway.options import TOKEN_VARIABLE, GatewayOptions
 from telemetry.gateway.ray_serve import cluster
+from telemetry.integrations.ray.serve_address import find_serve_url, serve_host
 from telemetry.transport.endpoints import refuses
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def url(route_prefix: str = ROUTE_PREFIX) -> str:
 
     Raises EndpointError if no healthy proxy has an application at the route.
     """
-    base_url = find_ray_serve_url(route_prefix)
+    base_url = find_serve_url(route_prefix)
     if base_url is None:
         raise EndpointError(
             f"Ray Serve has no application at {route_prefix}",
@@ -145,7 +145,7 @@ def _application(address: str, token: str, *, replicas: int, max_ongoing_request
     _, serve = cluster.ray_and_serve()
     cluster.check_reach(address)
     secret = token or os.environ.get(TOKEN_VARIABLE, "")
-    check_token(ray_serve_host() or "localhost", secret)
+    check_token(serve_host() or "localhost", secret)
     # The proxies of Ray Serve decide which hosts clients may name.
     app = ReplicaApp(GatewayOptions(endpoint=address, token=secret, names=("*",)))
     deployment = serve.deployment(serve.ingress(app)(Replica)).options(
@@ -237,9 +237,9 @@ class Replica:
         """Return the backends of the run and its number of open steps, for callers of the deployment's handle."""
         gateway = self.app.gateway
         snapshot = None if gateway is None else gateway.run.snapshots.newest
-        stats = [] if snapshot is None else snapshot.backends
+        adapters, has_wandb = names_of([] if snapshot is None else snapshot.backends)
         return {
-            "adapters": [stat.kind or stat.name for stat in stats if stat.kind != WANDB],
-            "use_wandb": any(stat.kind == WANDB for stat in stats),
+            "adapters": adapters,
+            "use_wandb": has_wandb,
             "buffered_steps": 0 if snapshot is None else sum(axis.open for axis in snapshot.axes),
         }

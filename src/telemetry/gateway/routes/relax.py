@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from telemetry import limits
 from telemetry.common.formatting import number_of
-from telemetry.compat.relax.native import REPORTED, WANDB, record_values
-from telemetry.compat.relax.values import Distribution, Entry, Events, Plain, Refuse, counted, plain_values, tagged
+from telemetry.compat.relax.native import declare, names_of, record_values
+from telemetry.compat.relax.values import Entry, Events, Plain, Refuse, counted, plain_values, tagged
 from telemetry.errors import InstrumentError
 from telemetry.gateway.endpoint import Answer, Call, Endpoint, Failure, FieldProblem, Handler, Method, Problem
 from telemetry.gateway.routes.delivery import StepReport, Waits, metrics_of, report
@@ -105,17 +105,17 @@ def _noted_in(problems: list[tuple[str, str]]) -> Refuse:
 
 def _is_usable(name: str, plain: Plain, problems: list[tuple[str, str]]) -> bool:
     """Remove events that can't be recorded from a timeline, and note why. Return False if none is left."""
-    if not isinstance(plain, Events) or not plain.events:
+    if not isinstance(plain, Events) or not plain:
         return True
-    reasons = [problem_of(event) for event in plain.events]
+    reasons = [problem_of(event) for event in plain]
     bad = [reason for reason in reasons if reason]
     if bad:
-        plain.events[:] = [event for event, reason in zip(plain.events, reasons, strict=True) if not reason]
+        plain[:] = [event for event, reason in zip(plain, reasons, strict=True) if not reason]
         problems.append((name, f"{number_of(len(bad), 'timeline event')}: {bad[0]}"))
-    for event in plain.events:
+    for event in plain:
         if isinstance(event, dict):  # else a begin and its end could be recorded by different threads
             event.setdefault("tid", threading.main_thread().ident)
-    return bool(plain.events)
+    return bool(plain)
 
 
 def _outcome(pairs: list[tuple[str, Plain]], problems: list[str]) -> str:
@@ -129,10 +129,10 @@ def _outcome(pairs: list[tuple[str, Plain]], problems: list[str]) -> str:
 def _kind(plain: Plain) -> str:
     if isinstance(plain, str):
         return "text"
-    if isinstance(plain, Distribution):
-        return "distribution"
     if isinstance(plain, Events):
         return "timeline events"
+    if not isinstance(plain, float):
+        return "distribution"
     return "not finite" if isnan(plain) else "number"
 
 
@@ -159,10 +159,8 @@ async def _check_open(run: RunLink, axis: str, step: int) -> None:
 
 def _declare(axis: str) -> None:
     """Declare an axis whose steps close by a report. Raise Problem for an invalid name."""
-    if axis in REPORTED:
-        return
     try:
-        REPORTED.declare(axis)
+        declare(axis)
     except InstrumentError as error:
         raise Problem(422, str(error), [FieldProblem(loc=["body", "axis"], msg=str(error))]) from None
 
@@ -241,14 +239,9 @@ async def health(call: Call) -> Answer:
     run.check_room()
     snapshot = run.snapshots.newest
     stats = snapshot.backends if snapshot is not None else []
-    return Answer(
-        200,
-        Health(
-            adapters=[stat.kind or stat.name for stat in stats if stat.kind != WANDB],
-            wandb_enabled=any(stat.kind == WANDB for stat in stats),
-            backends={stat.name: stat.state for stat in stats},
-        ),
-    )
+    adapters, has_wandb = names_of(stats)
+    health = Health(adapters=adapters, wandb_enabled=has_wandb, backends={stat.name: stat.state for stat in stats})
+    return Answer(200, health)
 
 
 async def log_error(call: Call) -> Answer:

@@ -12,7 +12,7 @@ import pytest
 from telemetry.client import run as run_module
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
 from telemetry.compat.tracelet import settings
-from telemetry.compat.tracelet.core import recorder
+from telemetry.compat.tracelet.core.experiment import SHARED_RUN
 from telemetry.testing.aggregator import FakeAggregator
 from telemetry.wire.events import Artifact, Note, Params, Scalars
 
@@ -70,7 +70,7 @@ def joined(short_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         yield Joined(aggregator)
         settings.configure(None)
         run_module._STARTER.run = None
-        recorder.SHARED_RUN.forget()
+        SHARED_RUN.forget()
         PROCESS.finish(5.0)
         PROCESS.reopen()
         PROCESS._late.take()

@@ -31,6 +31,7 @@ from telemetry.compat.tracelet.core.orchestrator import (
     MetricData,
     MetricType,
     Orchestrator,
+    Retry,
     RoutingRule,
 )
 from telemetry.compat.tracelet.core.plugins import (
@@ -43,7 +44,7 @@ from telemetry.compat.tracelet.core.plugins import (
     PluginState,
     PluginType,
 )
-from telemetry.compat.tracelet.core.sinks import Retry
+from telemetry.compat.tracelet.frameworks.pytorch import PyTorchFramework
 
 Told = Callable[[], str]
 Eventually = Callable[[Callable[[], object]], None]
@@ -825,3 +826,64 @@ def test_framework_plugins_of_all_forms_run_unchanged(joined: Joined, told: Told
     assert sorted(joined.values) == [("code", 3, 3.0), ("document", 1, 1.0), ("guide", 2, 2.0)]
     assert Guide.events == ["start", "stop"]
     assert "the plugin Code raised OSError: can't restore" in told()
+
+
+_WRITER = """
+class SummaryWriter:
+    logdir = log_dir = "logs"
+
+    def add_scalar(self, tag, scalar_value, global_step=None):
+        return "added"
+
+    def add_scalars(self, main_tag, tag_scalar_dict, global_step=None):
+        self.add_scalar(main_tag, 0.0, global_step)
+
+    def add_mesh(self, tag, vertices, colors=None, faces=None, config_dict=None, global_step=None): ...
+
+    def add_embedding(self, mat, metadata=None, label_img=None, global_step=None, tag="default"): ...
+
+    def add_hparams(self, hparam_dict, metric_dict, global_step=None): ...
+"""
+
+
+def test_a_sink_gets_what_a_summary_writer_gets(
+    joined: Joined, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each method has its type of metric, a call from within another one is left out, and the end restores all."""
+    folder = tmp_path / "torch" / "utils" / "tensorboard"
+    folder.mkdir(parents=True)
+    for package in (folder.parent.parent, folder.parent, folder):
+        (package / "__init__.py").write_text("")
+    (folder / "writer.py").write_text(_WRITER)
+    monkeypatch.syspath_prepend(tmp_path)
+    metrics: list[MetricData] = []
+
+    class Receiver(MetricSink):
+        def receive_metric(self, metric: MetricData) -> None:
+            metrics.append(metric)
+
+    with tracelet.Experiment("e") as experiment:
+        experiment.add_backend(Receiver())
+        framework = PyTorchFramework()
+        framework.initialize(experiment)
+        from torch.utils.tensorboard.writer import SummaryWriter
+
+        writer = SummaryWriter()
+        assert writer.add_scalar("loss", 0.5, 3) == "added"
+        writer.add_scalars(main_tag="pair", tag_scalar_dict={"a": 1.0, "b": 2.0}, global_step=4)
+        writer.add_mesh("ball", [1], global_step=5)
+        writer.add_embedding([2], global_step=6)
+        writer.add_hparams({"lr": 0.1}, {"accuracy": 1.0})
+        framework.stop_tracking()
+        assert not hasattr(SummaryWriter.add_scalar, "__wrapped__")
+        writer.add_scalar("late", 0.5, 7)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torch"]:
+        del sys.modules[name]
+    assert [(metric.name, metric.value, metric.type, metric.iteration) for metric in metrics][-6:] == [
+        ("loss", 0.5, MetricType.SCALAR, 3),
+        ("pair/a", 1.0, MetricType.SCALAR, 4),
+        ("pair/b", 2.0, MetricType.SCALAR, 4),
+        ("ball", [1], MetricType.MESH, 5),
+        ("default", [2], MetricType.EMBEDDING, 6),
+        ("hparams", {"lr": 0.1}, MetricType.HPARAMS, None),
+    ]

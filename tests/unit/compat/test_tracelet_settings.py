@@ -16,9 +16,9 @@ import pytest
 from tests.unit.compat.conftest import Joined
 
 from telemetry.compat import tracelet
-from telemetry.compat.tracelet.core.automatic import hold_integration
+from telemetry.compat.tracelet.core.orchestrator import Retry
 from telemetry.compat.tracelet.core.run_backends import RunBackends, run_backends
-from telemetry.compat.tracelet.core.sinks import Retry
+from telemetry.compat.tracelet.frameworks.lightning import hold_integration
 from telemetry.compat.tracelet.settings import TraceletSettings, configure
 from telemetry.errors import UsageError
 from telemetry.integrations import lightning
@@ -147,7 +147,7 @@ def test_a_password_in_a_text_is_never_printed(joined: Joined, told: Told) -> No
 
 def test_a_backend_whose_package_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message has the command that installs it."""
-    monkeypatch.setattr("telemetry.compat.tracelet.core.run_backends.find_spec", lambda name: None)
+    monkeypatch.setattr("telemetry.backends.choice.is_installed", lambda module: False)
     with pytest.raises(tracelet.ConfigurationError, match=r"pip install 'telemetryd\[wandb\]'"):
         needs("wandb")
 

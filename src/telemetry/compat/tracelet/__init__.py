@@ -28,30 +28,8 @@ from telemetry.compat.tracelet.utils.imports import get_available_frameworks as 
 __version__ = "0.1.0"
 """The version of the interface, not of this package."""
 
-__all__ = [
-    "ArtifactType",
-    "AutomagicConfig",
-    "BackendError",
-    "ConfigurationError",
-    "Experiment",
-    "ExperimentConfig",
-    "GitCollector",
-    "LightningFramework",
-    "Metric",
-    "Orchestrator",
-    "PyTorchFramework",
-    "SystemMetricsCollector",
-    "TraceletArtifact",
-    "TraceletException",
-    "TraceletSettings",
-    "automagic",
-    "available_backends",
-    "available_frameworks",
-    "capture_hyperparams",
-    "configure",
-    "get_active_backends",
-    "get_active_experiment",
-    "get_backend",
-    "start_logging",
-    "stop_logging",
-]
+__all__ = ["ArtifactType", "AutomagicConfig", "BackendError", "ConfigurationError", "Experiment"]
+__all__ += ["ExperimentConfig", "GitCollector", "LightningFramework", "Metric", "Orchestrator", "PyTorchFramework"]
+__all__ += ["SystemMetricsCollector", "TraceletArtifact", "TraceletException", "TraceletSettings", "automagic"]
+__all__ += ["available_backends", "available_frameworks", "capture_hyperparams", "configure", "get_active_backends"]
+__all__ += ["get_active_experiment", "get_backend", "start_logging", "stop_logging"]

@@ -36,14 +36,9 @@ def start_logging(  # noqa: PLR0917 – Tracelet's order
     options, others = options_of(config or {})
     if exp_name is not None and "experiment_name" in options:  # then it names the experiment of MLflow and Aim
         others["experiment_name"] = options.pop("experiment_name")
-    arguments = {
-        "experiment_name": exp_name,
-        "project": project,
-        "backend": backend,
-        "api_key": api_key,
-        "backend_url": backend_url,
-    }
-    options |= {name: value for name, value in arguments.items() if value is not None}
+    names = ("experiment_name", "project", "backend", "api_key", "backend_url")
+    arguments = zip(names, (exp_name, project, backend, api_key, backend_url), strict=True)
+    options |= {name: value for name, value in arguments if value is not None}
     chosen = (settings or current()).copy(**options)
     backends = chosen.backend
     if "backend" not in chosen.explicit:
@@ -52,12 +47,8 @@ def start_logging(  # noqa: PLR0917 – Tracelet's order
             user_warnings.warn(
                 "no backend is named and mlflow is not installed: the run is in its own directory alone"
             )
-    experiment = Experiment(
-        chosen.experiment_name or "default_experiment",
-        backend=backends,
-        settings=chosen,
-        backend_config=others,
-    )
+    name = chosen.experiment_name or "default_experiment"
+    experiment = Experiment(name, backend=backends, settings=chosen, backend_config=others)
     experiment.start()
     _Active.experiment = experiment
     return experiment

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
@@ -16,26 +15,17 @@ from telemetry.client import user_warnings
 from telemetry.common.formatting import did_you_mean
 from telemetry.compat.tracelet.exceptions import ConfigurationError
 
-PREFIX: Final = "TRACELET_"
+_PREFIX: Final = "TRACELET_"
 _OTHER_VARIABLES: Final = {"plugin_path", "strict_imports"}  # read elsewhere
 _FILES: Final = ("tracelet.yaml", "tracelet.yml", "tracelet.json")
-ALIASES: Final = {
-    "project_name": "project",
-    "exp_name": "experiment_name",
-    "track_system_metrics": "track_system",
-    "track_environment": "track_env",
-    "tracking_system": "track_system",
-    "tracking_git": "track_git",
-    "tracking_environment": "track_env",
-    "automagic_enabled": "enable_automagic",
-    "retry_max_retries": "max_retries",
-    "retry_backoff_factor": "backoff_factor",
-    "retry_max_backoff": "max_backoff",
-    "artifacts_enabled": "enable_artifacts",
-    "artifacts_automagic": "automagic_artifacts",
-    "artifacts_watch_filesystem": "watch_filesystem",
-    "artifacts_watch_dirs": "artifact_watch_dirs",
-}
+_ALIASES: Final = (
+    "project_name=project exp_name=experiment_name track_system_metrics=track_system track_environment=track_env "
+    "tracking_system=track_system tracking_git=track_git tracking_environment=track_env "
+    "automagic_enabled=enable_automagic retry_max_retries=max_retries retry_backoff_factor=backoff_factor "
+    "retry_max_backoff=max_backoff artifacts_enabled=enable_artifacts artifacts_automagic=automagic_artifacts "
+    "artifacts_watch_filesystem=watch_filesystem artifacts_watch_dirs=artifact_watch_dirs"
+)
+ALIASES: Final = dict(pair.split("=") for pair in _ALIASES.split())
 """Other names of options, those of nested tables included."""
 _FLAGS: Final = {"yes": True, "on": True, "no": False, "off": False}
 _log: Final = logging.getLogger("tracelet.settings")
@@ -81,7 +71,6 @@ class TraceletSettings:
     detect_function_args: bool = True
     detect_class_attributes: bool = True
     track_model_architecture: bool = True
-
     enable_artifacts: bool = False
     automagic_artifacts: bool = False
     watch_filesystem: bool = False
@@ -125,9 +114,8 @@ class TraceletSettings:
 
     def copy(self, **changes: Any) -> Self:
         """Return settings that differ in some options."""
-        kept = {name: getattr(self, name) for name in self.explicit}
         options, others = options_of(_flat(changes))
-        return type(self)(**{**kept, **options, **others})
+        return type(self)(**{name: getattr(self, name) for name in self.explicit} | options | others)
 
     @property
     def explicit(self) -> set[str]:
@@ -143,9 +131,8 @@ class TraceletSettings:
         return self.track_system
 
     def __repr__(self) -> str:
-        shown = {name: getattr(self, name) for name in sorted(self.explicit)}
-        secret = {name: "***" for name in shown if name.endswith("api_key")}
-        return f"TraceletSettings({', '.join(f'{name}={value!r}' for name, value in (shown | secret).items())})"
+        shown = {name: "***" if "api_key" in name else getattr(self, name) for name in sorted(self.explicit)}
+        return f"TraceletSettings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
 _OPTIONS: Final = get_type_hints(TraceletSettings, include_extras=True)
@@ -153,16 +140,15 @@ _LISTS: Final = {"backend", "automagic_frameworks", "artifact_watch_dirs"}
 """Options that may also be a text with commas."""
 
 
-def _converted(name: str, value: Any) -> Any:
+def _converted(name: str, given: Any) -> Any:
     """Return the value of an option in its type."""
-    kind, given = _OPTIONS[name], value
+    kind, value = _OPTIONS[name], given
     if kind in (str, str | None) and value is not None:  # a file may have a number
         value = str(value)
-    elif isinstance(value, str):
-        if name in _LISTS:
-            value = [part for each in value.split(",") if (part := each.strip())]
-        elif kind is bool:
-            value = _FLAGS.get(value.strip().lower(), value.strip())
+    elif isinstance(value, str) and name in _LISTS:
+        value = [part for each in value.split(",") if (part := each.strip())]
+    elif isinstance(value, str) and kind is bool:
+        value = _FLAGS.get(value.strip().lower(), value.strip())
     try:
         return msgspec.convert(value, kind, strict=False)
     except ValueError as error:  # msgspec's own error is one
@@ -180,14 +166,14 @@ def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return nested tables as options with longer names: `mlflow: {tracking_uri: …}` is `mlflow_tracking_uri`."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
-        inner = value if isinstance(value, Mapping) else None
-        flat |= {name: value} if inner is None else {f"{name}_{key}": each for key, each in inner.items()}
+        is_table = isinstance(value, Mapping)
+        flat |= {f"{name}_{key}": each for key, each in value.items()} if is_table else {name: value}
     return flat
 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:
     upper = {name.upper(): value for name, value in variables.items()}
-    return {name[len(PREFIX) :].lower(): value for name, value in upper.items() if name.startswith(PREFIX)}
+    return {name[len(_PREFIX) :].lower(): value for name, value in upper.items() if name.startswith(_PREFIX)}
 
 
 def _from_files() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -196,25 +182,20 @@ def _from_files() -> Iterator[tuple[str, dict[str, Any]]]:
     if dotenv.is_file():
         lines = [line.strip().removeprefix("export ").partition("=") for line in dotenv.read_text().splitlines()]
         yield ".env", _environment({key.strip(): value.strip().strip("'\"") for key, _, value in lines})
-    yield from ((name, _flat(_table(Path(name)))) for name in _FILES if Path(name).is_file())
-
-
-def _table(path: Path) -> Mapping[str, Any]:
-    try:
-        if path.suffix == ".json":
-            table = json.loads(path.read_text())
-        else:
-            import yaml  # type: ignore[import-untyped]
-
-            table = yaml.safe_load(path.read_text())
-    except ImportError:
-        user_warnings.warn(f"{path} is not read: this needs the package pyyaml; install it, or use tracelet.json")
-        return {}
-    except Exception as error:
-        raise ConfigurationError(f"can't read {path}: {error}") from error
-    if not isinstance(table, Mapping):
-        raise ConfigurationError(f"{path} has no table of settings at its top level")
-    return table
+    for name in filter(os.path.isfile, _FILES):
+        decode = msgspec.json.decode if name.endswith(".json") else msgspec.yaml.decode
+        try:
+            table = decode(Path(name).read_bytes())
+        except ImportError:
+            user_warnings.warn(
+                f"{name} is not read: this needs the package pyyaml; install it, or use tracelet.json"
+            )
+            continue
+        except Exception as error:
+            raise ConfigurationError(f"can't read {name}: {error}") from error
+        if not isinstance(table, Mapping):
+            raise ConfigurationError(f"{name} has no table of settings at its top level")
+        yield name, _flat(table)
 
 
 class _Configured:
@@ -230,4 +211,4 @@ def configure(settings: TraceletSettings | None = None, **values: Any) -> Tracel
 
 def current() -> TraceletSettings:
     """Return the settings of `configure`, else new ones from the environment and files."""
-    return _Configured.settings if _Configured.settings is not None else TraceletSettings()
+    return _Configured.settings or TraceletSettings()

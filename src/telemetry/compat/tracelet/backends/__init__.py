@@ -1,25 +1,17 @@
 """Tracelet's trackers by name. Each is a writer of the run, in a process of its own."""
 
-from __future__ import annotations
-
-from functools import cache
-
 from telemetry.compat.tracelet.backends.aim import AimBackend
 from telemetry.compat.tracelet.backends.clearml import ClearMLBackend
 from telemetry.compat.tracelet.backends.mlflow import MLflowBackend
-from telemetry.compat.tracelet.backends.run_backend import RunBackend
 from telemetry.compat.tracelet.backends.wandb import WandbBackend
-from telemetry.compat.tracelet.core.run_backends import installed
+from telemetry.compat.tracelet.core.run_backends import RunBackend, installed
 
 __all__ = ["AimBackend", "ClearMLBackend", "MLflowBackend", "WandbBackend", "available_backends", "get_backend"]
-
-
 _CLASSES: dict[str, type[RunBackend]] = {
-    cls.kind: cls for cls in (AimBackend, ClearMLBackend, MLflowBackend, WandbBackend)
+    cls.kind: cls for cls in (MLflowBackend, WandbBackend, ClearMLBackend, AimBackend)
 }
 
 
-@cache
 def classes() -> dict[str, type[RunBackend]]:
     """Return the trackers that can be used here."""
     return {kind: cls for kind, cls in _CLASSES.items() if installed(kind)}
@@ -32,4 +24,4 @@ def get_backend(backend_name: str) -> type | None:
 
 def available_backends() -> dict[str, bool]:
     """Return whether each tracker can be used here."""
-    return {kind: kind in classes() for kind in _CLASSES}
+    return {kind: installed(kind) for kind in _CLASSES}

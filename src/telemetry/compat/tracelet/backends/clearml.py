@@ -1,9 +1,7 @@
 """The tracker ClearML as a class."""
 
-from telemetry.compat.tracelet.backends.run_backend import RunBackend
+from telemetry.compat.tracelet.core.run_backends import RunBackend
 
 
 class ClearMLBackend(RunBackend):
-    """The tracker ClearML."""
-
     kind = "clearml"

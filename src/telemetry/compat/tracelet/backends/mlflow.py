@@ -1,9 +1,7 @@
 """The tracker MLflow as a class."""
 
-from telemetry.compat.tracelet.backends.run_backend import RunBackend
+from telemetry.compat.tracelet.core.run_backends import RunBackend
 
 
 class MLflowBackend(RunBackend):
-    """The tracker MLflow."""
-
     kind = "mlflow"

@@ -1,9 +1,7 @@
 """The tracker W&B as a class."""
 
-from telemetry.compat.tracelet.backends.run_backend import RunBackend
+from telemetry.compat.tracelet.core.run_backends import RunBackend
 
 
 class WandbBackend(RunBackend):
-    """The tracker W&B."""
-
     kind = "wandb"

@@ -1,20 +1,90 @@
-"""Load of the machine: processor, memory, disk, network and GPUs."""
+"""Load of the machine: processor, memory, disk, network and GPUs. Threads that read collectors at intervals."""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
 
 from telemetry.client import user_warnings
-from telemetry.compat.tracelet.core.collecting import CollectorThread
-from telemetry.compat.tracelet.core.interfaces import CollectorInterface, MetricData
-from telemetry.compat.tracelet.core.recorder import Recorder
+from telemetry.compat.tracelet.core.interfaces import CollectorInterface, MetricData, MetricType, call, plain
+from telemetry.compat.tracelet.core.orchestrator import Recorder
+from telemetry.errors import error_text
 
 _CPU_S: Final = 0.1
+_JOIN_S: Final = 5.0
 _MIB: Final = 1 << 20
+_TEXT_CHARS: Final = 1_000
+
+
+@dataclass(eq=False)
+class CollectorThread:
+    """The thread of a collector. Its numbers become gauges, its texts become parameters when they change."""
+
+    read: Callable[[], Any]
+    emit: Callable[[MetricData], object]
+    interval_s: float
+    name: str
+    collector: Any = None
+    """An object of the user, which the thread also initializes, starts and stops."""
+
+    def __post_init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._has_failed = False
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name=f"tracelet-collector-{self.name}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread. Report a collector that does not return in time."""
+        self._ending.set()
+        self._thread.join(_JOIN_S)
+        if self._thread.is_alive():
+            user_warnings.warn(f"the collector {self.name} did not end within {_JOIN_S:g} s")
+
+    def _serve(self) -> None:
+        own = self.collector
+        if not (self._try(lambda: call(own, "initialize", {})) and self._try(lambda: call(own, "start"))):
+            return
+        while True:
+            self._try(self._collect)
+            if self._ending.wait(self.interval_s):
+                break
+        self._try(lambda: call(own, "stop"))
+
+    def _collect(self) -> None:
+        values = self.read()
+        for metric in self._metrics("", values) if isinstance(values, Mapping) else values or ():
+            self.emit(metric)
+
+    def _metrics(self, path: str, values: Mapping[str, Any]) -> Iterator[MetricData]:
+        for key, value in values.items():
+            name = f"{path}{key}"
+            if isinstance(value, Mapping):
+                yield from self._metrics(f"{name}/", value)
+            elif isinstance(value, (str, bool)):
+                if self._texts.get(name) != str(value) and len(str(value)) <= _TEXT_CHARS:
+                    self._texts[name] = str(value)
+                    yield MetricData(f"{self.name}.{name.replace('/', '.')}", value, MetricType.PARAMETER)
+            elif (figure := plain(value)) is not None:
+                yield MetricData(f"{self.name}/{name}", figure, MetricType.SYSTEM)
+
+    def _try(self, act: Callable[[], object]) -> bool:
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001 – code of the user
+            if not self._has_failed:
+                self._has_failed = True
+                user_warnings.warn(
+                    f"the collector {self.name} raised {error_text(error)}. "
+                    "It goes on at its next turn; this warning appears once"
+                )
+            return False
+        return True
 
 
 class SystemMetricsCollector(CollectorInterface):

@@ -95,9 +95,15 @@ _KINDS: Final = {
     ArtifactType.CODE: "py js cpp java",
 }
 _KIND_OF: Final = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in suffixes.split()}
-_FRAMEWORKS: Final = ("lightning", "torch", "sklearn", "tensorflow", "keras", "xgboost")
-_OWN_NAMES: Final = {"lightning": "pytorch_lightning", "torch": "pytorch", "keras": "tensorflow"}
-_WITH_MODEL: Final = (ArtifactType.MODEL, ArtifactType.CHECKPOINT, ArtifactType.WEIGHTS)
+_FRAMEWORKS: Final = {
+    "lightning": "pytorch_lightning",
+    "torch": "pytorch",
+    "sklearn": "sklearn",
+    "tensorflow": "tensorflow",
+    "keras": "tensorflow",
+    "xgboost": "xgboost",
+}
+"""Parts of the names of modules, and the framework that each means."""
 _NO_PICKLE: Final = 'use serializer="json" or "yaml", or save the object to a file and call add_file'
 
 
@@ -172,10 +178,13 @@ class TraceletArtifact:
 
         Raises ValueError for an artifact of another type.
         """
-        if self.type not in _WITH_MODEL:
+        if self.type.value not in ("model", "checkpoint", "weights"):
             raise ValueError("add_model needs an artifact of the type MODEL, CHECKPOINT or WEIGHTS")
-        info = ModelInfo(model, framework or _framework(model), input_example, signature, description)
-        self.metadata["model_info"] = info
+        if not framework:
+            modules = {cls.__module__ for cls in type(model).__mro__}
+            names = (name for part, name in _FRAMEWORKS.items() if any(part in module for module in modules))
+            framework = next(names, "unknown")
+        self.metadata["model_info"] = ModelInfo(model, framework, input_example, signature, description)
         if not self.files:
             user_warnings.warn(
                 f"the artifact {self.name!r} gets facts about the model, not its weights: save them, add_file"
@@ -184,31 +193,27 @@ class TraceletArtifact:
 
     def serialize_object(self, obj_info: ArtifactObject, temp_dir: str) -> str:
         """Write an object to a file and return its path."""
-        path = Path(temp_dir, f"{obj_info.name}.{obj_info.serializer}")
-        path.parent.mkdir(parents=True, exist_ok=True)
         if obj_info.serializer == "json":
-            path.write_text(json.dumps(obj_info.obj, indent=2, default=str))
+            text = json.dumps(obj_info.obj, indent=2, default=str)
         elif obj_info.serializer == "yaml":
             import yaml  # type: ignore[import-untyped]
 
-            path.write_text(yaml.safe_dump(obj_info.obj))
+            text = yaml.safe_dump(obj_info.obj)
         else:
             raise BackendError(f"the serializer {obj_info.serializer!r} is refused or unknown", hint=_NO_PICKLE)
+        path = Path(temp_dir, f"{obj_info.name}.{obj_info.serializer}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
         return str(path)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the artifact as a dictionary, without the contents of files and objects."""
-        lists: dict[str, list[Any]] = {"files": self.files, "references": self.references, "objects": self.objects}
-        shown = {
-            name: [
-                {key: value for key, value in vars(each).items() if key not in ("checksum", "obj")} for each in part
-            ]
-            for name, part in lists.items()
-        }
-        own = {
-            name: getattr(self, name) for name in ("name", "description", "metadata", "size_bytes", "created_at")
-        }
-        return {**own, "type": self.type.value, **shown}
+        names = ("name", "description", "metadata", "size_bytes", "created_at")
+        shown: dict[str, Any] = {name: getattr(self, name) for name in names} | {"type": self.type.value}
+        for name in ("files", "references", "objects"):
+            parts = map(vars, getattr(self, name))
+            shown[name] = [{key: part[key] for key in part if key not in ("checksum", "obj")} for part in parts]
+        return shown
 
     def parts(self, folder: str) -> list[tuple[str, str]]:
         """Return name and place of each part. Objects are written below the `folder` first."""
@@ -218,16 +223,8 @@ class TraceletArtifact:
 
     def facts(self) -> dict[str, Any]:
         """Return description and metadata as settings."""
-        metadata = dict(self.metadata)
-        info = metadata.pop("model_info", None)
-        if isinstance(info, ModelInfo):
-            metadata["model"] = {"class": type(info.model).__qualname__, "framework": info.framework}
-        return {**({"description": self.description} if self.description else {}), **metadata}
-
-
-def _framework(model: Any) -> str:
-    names = {cls.__module__ for cls in type(model).__mro__}
-    for framework in _FRAMEWORKS:
-        if any(framework in name for name in names):
-            return _OWN_NAMES.get(framework, framework)
-    return "unknown"
+        facts = {"description": self.description} if self.description else {}
+        facts |= self.metadata
+        if isinstance(info := facts.pop("model_info", None), ModelInfo):
+            facts["model"] = {"class": type(info.model).__qualname__, "framework": info.framework}
+        return facts

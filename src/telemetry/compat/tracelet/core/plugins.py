@@ -6,7 +6,7 @@ import importlib.util
 import json
 import os
 import re
-from collections.abc import Callable, ItemsView, Mapping
+from collections.abc import Callable, ItemsView
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from graphlib import CycleError, TopologicalSorter
@@ -16,26 +16,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from telemetry.client import user_warnings
-from telemetry.compat.tracelet.core.interfaces import BackendInterface, CollectorInterface, MetricData, MetricSink
-from telemetry.compat.tracelet.core.sinks import call, deliver_by_type
+from telemetry.compat.tracelet.core.interfaces import (
+    BackendInterface,
+    CollectorInterface,
+    MetricData,
+    MetricSink,
+    call,
+    deliver,
+)
 from telemetry.config.plugins.entry_points import is_installed
 from telemetry.errors import error_text
 
-__all__ = [
-    "BackendPlugin",
-    "CollectorPlugin",
-    "FrameworkPlugin",
-    "PluginBase",
-    "PluginInfo",
-    "PluginInterface",
-    "PluginManager",
-    "PluginMetadata",
-    "PluginState",
-    "PluginType",
-]
-
+__all__ = ["BackendPlugin", "CollectorPlugin", "FrameworkPlugin", "PluginBase", "PluginInfo", "PluginInterface"]
+__all__ += ["PluginManager", "PluginMetadata", "PluginState", "PluginType"]
 _GROUPS: Final = ("tracelet.plugins", "tracelet.backends")
-_PATH: Final = "TRACELET_PLUGIN_PATH"
 _REQUIREMENT: Final = re.compile(r"[A-Za-z0-9_.]+")
 
 
@@ -101,7 +95,10 @@ class PluginInfo:
 
 
 class PluginBase:
-    """The base of all plugins. `get_metadata` may be a class method or a method."""
+    """The base of all plugins. `get_metadata` may be a class method or a method.
+
+    `cleanup` releases what `initialize` took.
+    """
 
     def __init__(self) -> None:
         self._config: dict[str, Any] = {}
@@ -112,18 +109,10 @@ class PluginBase:
         """Return what the plugin says of itself."""
         return PluginMetadata(cls.__name__.lower(), "0")
 
-    def initialize(self, config: dict[str, Any]) -> None:
-        """Prepare the plugin."""
-
-    def start(self) -> None:
-        """Begin."""
-
-    def stop(self) -> None:
-        """End."""
-
-    def cleanup(self) -> None:
-        """Release what `initialize` took."""
-
+    def initialize(self, config: dict[str, Any]) -> None: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def cleanup(self) -> None: ...
     def get_status(self) -> dict[str, Any]:
         """Return the state of the plugin."""
         return {}
@@ -136,14 +125,10 @@ class BackendPlugin(PluginBase, BackendInterface, MetricSink):
     """
 
     def get_sink_id(self) -> str:
-        return f"backend_{_metadata_of(self).name}"
+        return f"backend_{self.get_metadata().name}"
 
     def receive_metric(self, metric: MetricData) -> None:
-        handle = getattr(self, "handle_metric", None)
-        if callable(handle):
-            handle(metric)
-        else:
-            deliver_by_type(self, metric)
+        deliver(self, metric)
 
 
 class CollectorPlugin(PluginBase, CollectorInterface):  # type: ignore[misc]  # `initialize` takes a config here
@@ -163,7 +148,6 @@ class FrameworkPlugin(PluginBase):
 
 PluginInterface = PluginBase
 """The same class under the name of the architecture document."""
-_BASES: Final = (PluginBase, BackendPlugin, CollectorPlugin, FrameworkPlugin)
 
 
 class _Discovered(list[PluginInfo]):
@@ -188,31 +172,41 @@ class PluginManager:
         if use_default_paths:
             home = Path.home() / ".tracelet" / "plugins"
             self.plugin_paths += [str(home)] if home.is_dir() else []
-            self.plugin_paths += [path for path in os.environ.get(_PATH, "").split(":") if path]
+            self.plugin_paths += filter(None, os.environ.get("TRACELET_PLUGIN_PATH", "").split(":"))
 
     def discover_plugins(self) -> _Discovered:
-        """Find plugins and return them. A file that can't be executed is reported and left out."""
-        plugins = _Discovered(self._built_in() if self._use_default_paths else [])
-        for text in self.plugin_paths:
-            path = Path(text)
-            files = [path] if path.suffix == ".py" else sorted(path.glob("[!_]*.py"))
-            plugins += [info for file in files if (info := _first_in(file)) is not None]
+        """Find plugins and return them. A plugin that can't be loaded is reported and left out."""
+        plugins = _Discovered()
+        if self._use_default_paths:
+            from telemetry.compat.tracelet.backends import classes
+
+            plugins += map(_info, classes().values())
+            for point in (point for group in _GROUPS for point in entry_points(group=group)):
+                try:
+                    plugins.append(_info(point.load(), point.value))
+                except Exception as error:  # noqa: BLE001 – code of another package
+                    user_warnings.warn(f"the plugin {point.name} can't be loaded: {error_text(error)}")
+        for path in map(Path, self.plugin_paths):
+            for file in [path] if path.suffix == ".py" else sorted(path.glob("[!_]*.py")):
+                try:
+                    plugins += _first_in(file)
+                except Exception as error:  # noqa: BLE001 – code of the user
+                    user_warnings.warn(f"the plugin file {file} can't be used: {error_text(error)}")
         for info in plugins:
             self.plugins.setdefault(info.name, info)
         return plugins
 
     def register_plugin(self, plugin: Any) -> PluginInfo:
         """Add an object or a class as a plugin."""
-        cls = plugin if isclass(plugin) else type(plugin)
-        info = PluginInfo(_metadata_of(plugin), cls.__module__, cls.__name__, PluginState.LOADED, cls)
+        info = _info(plugin, state=PluginState.LOADED)
         self.plugins[info.name] = info
-        if cls is not plugin:
+        if info.instance is not plugin:
             self._instances[info.name] = plugin
         return info
 
     def load_plugin(self, plugin_name: str) -> bool:
         """Load the class of a plugin. Return whether it could be loaded."""
-        return plugin_name in self.plugins and self._reach(plugin_name, PluginState.LOADED, lambda info: None)
+        return plugin_name in self.plugins and self._reach(plugin_name, PluginState.LOADED, lambda _: None)
 
     def validate_plugin(self, plugin_name: str) -> bool:
         """Return whether a plugin has the methods it needs, and whether its dependencies are there."""
@@ -222,7 +216,7 @@ class PluginManager:
         """Make the object of a plugin and initialize it."""
 
         def initialize(info: PluginInfo) -> None:
-            call(self.instance(info).initialize, config or {})
+            call(self.instance(info), "initialize", config or {})
 
         return self.validate_plugin(plugin_name) and self._reach(plugin_name, PluginState.INITIALIZED, initialize)
 
@@ -240,8 +234,7 @@ class PluginManager:
 
     def get_plugin_by_name(self, plugin_name: str) -> Any:
         """Return the class of a plugin, or None."""
-        info = self.plugins.get(plugin_name)
-        return info.instance if info is not None else None
+        return self.plugins[plugin_name].instance if plugin_name in self.plugins else None
 
     def get_plugins_by_type(self, plugin_type: PluginType | str) -> list[PluginInfo]:
         """Return the plugins of a type."""
@@ -266,12 +259,23 @@ class PluginManager:
     def get_status(self) -> dict[str, Any]:
         """Return the state of all plugins."""
         states = [info.state for info in self.plugins.values()]
+        plugins: dict[str, dict[str, Any]] = {}
+        for name, info in self.plugins.items():
+            state, metadata = info.state.name.lower(), info.metadata
+            plugins[name] = {"state": state, "type": metadata.plugin_type, "version": metadata.version}
+            if info.error:
+                plugins[name]["error"] = info.error
+            if name in self._instances:
+                try:
+                    plugins[name]["status"] = self._instances[name].get_status()
+                except Exception as error:  # noqa: BLE001 – code of the user
+                    plugins[name]["status_error"] = str(error)
         return {
             "discovered": len(states),
             "loaded": sum(state >= PluginState.LOADED for state in states),
             "active": states.count(PluginState.ACTIVE),
             "errors": states.count(PluginState.ERROR),
-            "plugins": {name: self._status(name, info) for name, info in self.plugins.items()},
+            "plugins": plugins,
         }
 
     def instance(self, info: PluginInfo) -> Any:
@@ -280,22 +284,9 @@ class PluginManager:
             self._instances[info.name] = info.instance()
         return self._instances[info.name]
 
-    def _built_in(self) -> list[PluginInfo]:
-        from telemetry.compat.tracelet.backends import classes
-
-        plugins = [_info(cls, cls.__module__) for cls in classes().values()]
-        for group in _GROUPS:
-            for point in entry_points(group=group):
-                try:
-                    plugins.append(_info(point.load(), point.value))
-                except Exception as error:  # noqa: BLE001 – code of another package
-                    user_warnings.warn(f"the plugin {point.name} can't be loaded: {error_text(error)}")
-        return plugins
-
     def _check(self, info: PluginInfo) -> None:
-        lacking = [method for method in ("get_metadata", "initialize") if not hasattr(info.instance, method)]
-        if lacking:
-            raise ValueError(f"it lacks {', '.join(lacking)}")
+        if not hasattr(info.instance, "initialize"):
+            raise ValueError("it lacks initialize")
         if not info.metadata.name or not info.metadata.version:
             raise ValueError("its metadata has no name or no version")
         for text in info.metadata.dependencies:
@@ -320,44 +311,25 @@ class PluginManager:
         self.plugins[name].state = PluginState.INITIALIZED
         return self._reach(name, state, lambda info: getattr(self._instances[name], method)())
 
-    def _status(self, name: str, info: PluginInfo) -> Mapping[str, Any]:
-        state, version = info.state.name.lower(), info.metadata.version
-        status: dict[str, Any] = {"state": state, "type": info.metadata.plugin_type, "version": version}
-        if info.error:
-            status["error"] = info.error
-        if name in self._instances:
-            try:
-                status["status"] = self._instances[name].get_status()
-            except Exception as error:  # noqa: BLE001 – code of the user
-                status["status_error"] = str(error)
-        return status
 
-
-def _metadata_of(plugin: Any) -> PluginMetadata:
-    """Return the metadata of a plugin or of its class."""
+def _info(plugin: Any, module_path: str = "", state: PluginState = PluginState.DISCOVERED) -> PluginInfo:
+    """Return the description of a plugin, which is an object or a class."""
+    cls = plugin if isclass(plugin) else type(plugin)
     try:
-        metadata: PluginMetadata = plugin.get_metadata()
+        metadata = plugin.get_metadata()
     except TypeError:  # a class whose `get_metadata` is a plain method
         metadata = plugin().get_metadata()
-    return metadata
+    return PluginInfo(metadata, module_path or cls.__module__, cls.__name__, state, cls)
 
 
-def _info(cls: Any, module_path: str) -> PluginInfo:
-    return PluginInfo(_metadata_of(cls), module_path, cls.__name__, PluginState.DISCOVERED, cls)
-
-
-def _first_in(path: Path) -> PluginInfo | None:
-    """Return the first plugin class of a file, by name of the class."""
-    try:
-        spec = importlib.util.spec_from_file_location(f"tracelet_plugin_{path.stem}", path)
-        if spec is None or spec.loader is None:
-            raise ImportError(f"{path} is not a Python file")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        for _, cls in getmembers(module, isclass):
-            is_own = cls.__module__ == module.__name__
-            if is_own and issubclass(cls, PluginBase) and cls not in _BASES:
-                return _info(cls, str(path))
-    except Exception as error:  # noqa: BLE001 – code of the user
-        user_warnings.warn(f"the plugin file {path} can't be used: {error_text(error)}")
-    return None
+def _first_in(path: Path) -> list[PluginInfo]:
+    """Execute a file and return its first plugin class by name, if it has one."""
+    spec = importlib.util.spec_from_file_location(f"tracelet_plugin_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for _, cls in getmembers(module, isclass):
+        if cls.__module__ == module.__name__ and issubclass(cls, PluginBase):
+            return [_info(cls, str(path))]
+    return []

@@ -1,58 +1,53 @@
-"""Names of backends as texts for `to`, with the options and the environment variables of each."""
+"""Trackers: their names as texts for `to`, with options and environment variables, and their classes."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from telemetry.backends.choice import known, missing_modules, parse
 from telemetry.client import user_warnings
-from telemetry.compat.tracelet.exceptions import ConfigurationError
-from telemetry.compat.tracelet.settings import TraceletSettings
-from telemetry.config.plugins import entry_points
+from telemetry.common.distribution import install_hint
+from telemetry.compat.tracelet.core.interfaces import MetricData
+from telemetry.compat.tracelet.core.plugins import BackendPlugin, PluginMetadata, PluginType
+from telemetry.compat.tracelet.exceptions import BackendError, ConfigurationError
+from telemetry.compat.tracelet.settings import TraceletSettings, current
 from telemetry.config.plugins.backends import BUILT_IN
-from telemetry.config.plugins.choice import Choice, parse, unknown
+from telemetry.config.plugins.choice import Choice, unknown
 from telemetry.errors import UsageError
 from telemetry.redaction import mask_secrets
 
-_SERVICES: Final = ("mlflow", "wandb", "clearml", "aim")
-_PACKAGES: Final = (*_SERVICES, "tensorboard", "trackio")
+if TYPE_CHECKING:
+    from telemetry.compat.tracelet.core.experiment import Experiment
+
+SERVICES: Final = ("mlflow", "wandb", "clearml", "aim")
 _ALWAYS_LOCAL: Final = ("tensorboard", "jsonl", "console")
 _OFFLINE: Final = {"wandb": "WANDB_MODE", "clearml": "CLEARML_OFFLINE_MODE"}
+_AUTOMATIC: Final = ("system", "git", "env", "args", "stdout", "checkpoints", "tensorboard", "lightning")
 
 
-def _pairs(tables: Mapping[str, str]) -> dict[str, dict[str, str]]:
+def _pairs(**tables: str) -> dict[str, dict[str, str]]:
     return {kind: dict(pair.split("=") for pair in pairs.split()) for kind, pairs in tables.items()}
 
 
 _OPTIONS: Final = _pairs(
-    {
-        "mlflow": "uri=mlflow_tracking_uri|backend_url experiment=mlflow_experiment_name|project run_name=name",
-        "wandb": "project=wandb_project|project entity=wandb_entity name=name tags=tags",
-        "clearml": "project=clearml_project|project name=clearml_task_name|name tags=tags",
-        "aim": "repo=aim_repo|backend_url experiment=aim_experiment|project run_name=name",
-    }
+    mlflow="uri=mlflow_tracking_uri|backend_url experiment=mlflow_experiment_name|project run_name=name",
+    wandb="project=wandb_project|project entity=wandb_entity name=name tags=tags",
+    clearml="project=clearml_project|project name=clearml_task_name|name tags=tags",
+    aim="repo=aim_repo|backend_url experiment=aim_experiment|project run_name=name",
 )
 """Options of each kind of backend, and the settings that give them, the strongest first."""
 _KEYS: Final = _pairs(
-    {
-        "mlflow": "tracking_uri=uri backend_url=uri uri=uri experiment_name=experiment experiment=experiment "
-        "run_name=run_name artifact_location=artifacts",
-        "wandb": "project=project project_name=project entity=entity name=name run_name=name group=group tags=tags "
-        "mode=mode id=id dir=folder",
-        "clearml": "project=project project_name=project task_name=name name=name run_name=name tags=tags "
-        "mode=mode",
-        "aim": "repo=repo repo_path=repo backend_url=repo experiment=experiment experiment_name=experiment "
-        "run_name=run_name",
-        "tensorboard": "logdir=logdir log_dir=logdir",
-    }
+    mlflow="tracking_uri=uri backend_url=uri experiment_name=experiment artifact_location=artifacts",
+    wandb="project_name=project run_name=name group=group mode=mode id=id dir=folder",
+    clearml="project_name=project task_name=name run_name=name mode=mode",
+    aim="repo_path=repo backend_url=repo experiment_name=experiment",
+    tensorboard="logdir=logdir log_dir=logdir",
 )
-"""Keys of `config` for each kind of backend, and the option of ours that each is."""
-_URL_VARIABLES: Final = {"wandb": "WANDB_BASE_URL", "clearml": "CLEARML_API_HOST"}
-_KEY_VARIABLES: Final = {"wandb": "WANDB_API_KEY", "mlflow": "MLFLOW_TRACKING_TOKEN"}
+"""More keys of `config` for each kind of backend, and the option of ours that each is."""
 
 
 @dataclass
@@ -69,7 +64,7 @@ class RunBackends:
 
 def installed(name: str) -> bool:
     """Return whether a backend can be used here, as far as a look at its package shows."""
-    return name in BUILT_IN and (name not in _PACKAGES or find_spec(name) is not None)
+    return name in BUILT_IN and not missing_modules(name)
 
 
 def run_backends(
@@ -95,7 +90,7 @@ def run_backends(
                 hint='add "local" to the capabilities in its metadata, if it sends nothing to other machines',
             )
     choices = {text: _choice(text, plugins) for text in names if text not in needs.plugins}
-    services = [choice.kind for choice in choices.values() if choice.kind in _SERVICES]
+    services = [choice.kind for choice in choices.values() if choice.kind in SERVICES]
     if len(services) > 1 and (settings.backend_url or settings.api_key):
         raise ConfigurationError(
             f"backend_url and api_key can't be shared by {' and '.join(services)}",
@@ -119,21 +114,17 @@ def run_backends(
 
 def _choice(text: str, plugins: Iterable[str]) -> Choice:
     """Parse a name, which may have options. Raise ConfigurationError if its backend can't be used here."""
-    kind = text.partition(":")[0]
-    usable = BUILT_IN if kind in BUILT_IN else {*BUILT_IN, *entry_points.plugins("backends", {})}
-    if kind not in usable:
-        hint = unknown(kind, "backend", {*usable, *plugins}).hint
+    kind, kinds = text.partition(":")[0], known()
+    if kind not in kinds:
+        hint = unknown(kind, "backend", {*kinds, *plugins}).hint
         raise ConfigurationError(f"no backend is named {mask_secrets([text])[0]!r}", hint=hint)
+    if kind in BUILT_IN and (modules := missing_modules(kind)):
+        message = f"the backend {kind} needs the package {' and '.join(modules)}, which is not installed"
+        raise ConfigurationError(message, hint=install_hint(BUILT_IN[kind].extra))
     try:
-        choice = parse(text, noun="backend", known=usable)
+        return parse(text)
     except UsageError as error:
         raise ConfigurationError(error.message, hint=error.hint) from error
-    if kind in _PACKAGES and find_spec(kind) is None:
-        raise ConfigurationError(
-            f"the backend {kind} needs the package {kind}, which is not installed",
-            hint=f"pip install 'telemetryd[{kind}]'",
-        )
-    return choice
 
 
 def _options(kind: str, given: Mapping[str, Any], config: Mapping[str, Any], taken: set[str]) -> dict[str, str]:
@@ -142,37 +133,36 @@ def _options(kind: str, given: Mapping[str, Any], config: Mapping[str, Any], tak
     for option, names in _OPTIONS.get(kind, {}).items():
         if value := next((value for name in names.split("|") if (value := given[name])), None):
             options[option] = value
+    keys = {option: option for option in _OPTIONS.get(kind, {})} | _KEYS.get(kind, {})
     own = config.get(kind)
     for source in (config, own if isinstance(own, Mapping) else {}):
         for key, value in source.items():
-            if (name := _KEYS.get(kind, {}).get(key)) and value is not None:
+            if key in keys and value is not None:
                 taken.add(key)
-                options[name] = value
+                options[keys[key]] = value
     texts = {key: _joined(value) for key, value in options.items()}
     uri = texts.get("uri", "")
     if uri.startswith("file:") or (uri and ":" not in uri and uri != "databricks"):
-        texts["uri"] = _database(uri)
+        # file stores of MLflow can't hold all names of a run
+        folder = Path(uri.removeprefix("file:").removeprefix("//")).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        texts["uri"] = f"sqlite:///{folder}/mlflow.db"
+        user_warnings.warn_once(uri, f"MLflow's file stores are not supported; this run goes to {texts['uri']}")
     return texts
 
 
-def _database(uri: str) -> str:
-    """Return the database to use in place of a file store of MLflow, which can't hold all names of a run."""
-    folder = Path(uri.removeprefix("file:").removeprefix("//")).absolute()
-    folder.mkdir(parents=True, exist_ok=True)
-    database = f"sqlite:///{folder}/mlflow.db"
-    user_warnings.warn_once(uri, f"MLflow's file stores are not supported; this run goes to {database}")
-    return database
-
-
 def _environment(kind: str, settings: TraceletSettings) -> dict[str, str]:
-    key = (settings.wandb_api_key if kind == "wandb" else None) or settings.api_key
-    pairs = {_URL_VARIABLES.get(kind): settings.backend_url, _KEY_VARIABLES.get(kind): key}
-    if kind == "clearml" and key:
-        access, colon, secret = key.partition(":")
-        if not colon:
-            raise ConfigurationError("ClearML has two keys", hint='write api_key="ACCESS:SECRET"')
-        pairs |= {"CLEARML_API_ACCESS_KEY": access, "CLEARML_API_SECRET_KEY": secret}
-    return {name: value for name, value in pairs.items() if name and value}
+    """Return the variables with the address and the keys of one backend."""
+    url, key = settings.backend_url, (settings.wandb_api_key if kind == "wandb" else None) or settings.api_key
+    access, colon, secret = (key or "").partition(":")
+    if kind == "clearml" and key and not colon:
+        raise ConfigurationError("ClearML has two keys", hint='write api_key="ACCESS:SECRET"')
+    variables = {
+        "mlflow": {"MLFLOW_TRACKING_TOKEN": key},
+        "wandb": {"WANDB_BASE_URL": url, "WANDB_API_KEY": key},
+        "clearml": {"CLEARML_API_HOST": url, "CLEARML_API_ACCESS_KEY": access, "CLEARML_API_SECRET_KEY": secret},
+    }
+    return {name: value for name, value in variables.get(kind, {}).items() if value}
 
 
 def _check_local(choice: Choice, environment: Mapping[str, str]) -> None:
@@ -194,12 +184,73 @@ def _check_local(choice: Choice, environment: Mapping[str, str]) -> None:
 
 def _is_local(uri: str) -> bool:
     """Return whether a URI is empty, a path, a file or a database in a file."""
-    is_service = uri.startswith("databricks")  # for MLflow, without any scheme
-    is_path = uri.startswith(("/", ".", "~")) or (":" not in uri and not is_service)
-    return is_path or uri.startswith(("sqlite:", "file:"))
+    is_path = ":" not in uri and not uri.startswith("databricks")  # MLflow's service, without any scheme
+    return is_path or uri.startswith(("/", ".", "~", "sqlite:", "file:"))
 
 
 def _joined(value: Any) -> str:
     if isinstance(value, Mapping):
         value = [f"{key}={each}" for key, each in value.items()]
     return ",".join(map(str, value)) if isinstance(value, (list, tuple, set)) else str(value)
+
+
+class RunBackend(BackendPlugin):
+    """A tracker as a class. `experiment.add_backend(MLflowBackend(config))` adds it to an experiment.
+
+    Without one, `start_experiment` starts an experiment that has this tracker alone.
+    """
+
+    kind = ""
+
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        """`config` has options of the tracker, such as `tracking_uri`, `entity` or `tags`."""
+        super().__init__()
+        self.config = dict(config or {})
+        self._experiment: Experiment | None = None
+
+    @classmethod
+    def get_metadata(cls) -> PluginMetadata:
+        return PluginMetadata(cls.kind, "1", PluginType.BACKEND, f"the tracker {cls.kind}")
+
+    def start_experiment(self, name: str, project: str) -> str:
+        """Start an experiment with this tracker alone, and return the id of its run. End one that is open."""
+        from telemetry.compat.tracelet.core.experiment import Experiment
+
+        self.end_experiment()
+        settings = current().copy(project=project, **{f"track_{feature}": False for feature in _AUTOMATIC})
+        experiment = Experiment(
+            name, backend=[self.kind], settings=settings, backend_config={self.kind: self.config}
+        )
+        experiment.start()
+        self._experiment = experiment
+        return experiment.run.run_id if experiment.run is not None else experiment.id
+
+    def end_experiment(self) -> None:
+        """Deliver everything and end the experiment. Without one it has no effect."""
+        experiment, self._experiment = self._experiment, None
+        if experiment is not None:
+            experiment.stop()
+
+    def log_metric(self, name: str, value: Any, step: int | None = None) -> None:
+        """Record a value of a step. Raise BackendError without an experiment."""
+        self._open().log_metric(name, value, step)
+
+    def log_params(self, params: dict[str, Any]) -> None:
+        """Record parameters. Raise BackendError without an experiment."""
+        self._open().log_params(params)
+
+    def log_artifact(self, artifact_path: str, artifact_name: str | None = None) -> None:
+        """Record a file by reference. Raise BackendError without an experiment."""
+        self._open().log_artifact(artifact_path, artifact_name)
+
+    def receive_metric(self, metric: MetricData) -> None:
+        """Record a metric. Raise BackendError without an experiment."""
+        self._open().emit_metric(metric)
+
+    def _open(self) -> Experiment:
+        if self._experiment is None:
+            raise BackendError(
+                f"{self.kind} has no experiment",
+                hint=f"call start_experiment(name, project), or name it: Experiment(…, backend=['{self.kind}'])",
+            )
+        return self._experiment

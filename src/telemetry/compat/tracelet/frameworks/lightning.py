@@ -1,12 +1,51 @@
-"""Lightning: values of `self.log`, as its logger connector reduces them."""
+"""Lightning's `self.log`, and captures of frameworks that several experiments may hold."""
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from importlib import import_module
+from typing import Any, Final
 
-from telemetry.compat.tracelet.core.automatic import hold_integration
+from telemetry.client import user_warnings
 from telemetry.compat.tracelet.core.interfaces import FrameworkInterface
+from telemetry.errors import error_text
+from telemetry.integrations.capture.boot_module import BOOT
+
+Stop = Callable[[], object]
+
+
+_HOLDERS: Final[Counter[Any]] = Counter()
+"""Number of experiments that hold each capture."""
+_LOCK: Final = threading.Lock()
+
+
+def hold(capture: Any) -> Stop:
+    """Install a capture, unless another experiment has. Return the function that releases it; call that once.
+
+    The last one to release it uninstalls it.
+    """
+
+    def release() -> None:
+        with _LOCK:
+            _HOLDERS[capture] -= 1
+            if not _HOLDERS[capture]:
+                capture.uninstall()
+
+    with _LOCK:
+        _HOLDERS[capture] += 1
+        if _HOLDERS[capture] == 1:
+            try:
+                capture.install()
+            except Exception as error:  # noqa: BLE001 – a capture must not stop the program
+                user_warnings.warn(f"a capture can't be installed: {error_text(error)}")
+    return release
+
+
+def hold_integration(name: str) -> Stop:
+    """Install the capture of a framework. Leave it alone if `telemetry run --capture` has installed it."""
+    return (lambda: None) if name in BOOT.PREPARED else hold(import_module(f"telemetry.integrations.{name}"))
 
 
 class CapturedFramework(FrameworkInterface):
@@ -17,7 +56,7 @@ class CapturedFramework(FrameworkInterface):
 
     def __init__(self) -> None:
         self._experiment: Any = None
-        self._release: Callable[[], object] | None = None
+        self._release: Stop | None = None
 
     def initialize(self, experiment: Any) -> None:
         """Bind the framework to an experiment and begin to record its values."""
@@ -44,5 +83,4 @@ class CapturedFramework(FrameworkInterface):
 class LightningFramework(CapturedFramework):
     """The integration of Lightning."""
 
-    name = "lightning"
-    capture = "lightning"
+    name = capture = "lightning"

@@ -1,32 +1,30 @@
-"""PyTorch: what `SummaryWriter` gets."""
+"""PyTorch: what `SummaryWriter` and `torch.save` get, and the learning rates of optimizers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import os
+import sys
+from collections.abc import Callable, Iterable
+from itertools import count
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from telemetry.client import module_level as client
 from telemetry.client.process import PROCESS
+from telemetry.compat.tracelet.core.artifacts import kind_of
 from telemetry.compat.tracelet.core.interfaces import MetricData, MetricType
-from telemetry.compat.tracelet.frameworks.lightning import CapturedFramework
+from telemetry.compat.tracelet.frameworks.lightning import CapturedFramework, Stop
 from telemetry.integrations.capture.captures import Capture
-from telemetry.integrations.capture.patching import Observers, Patch
+from telemetry.integrations.capture.patching import Function, Observers, Patch
+from telemetry.integrations.tensorboard.values import argument_names
 
 _OBSERVERS: Final = Observers("tracelet")
-_METHODS: Final[Mapping[str, tuple[MetricType, tuple[str, ...]]]] = {
-    "add_scalar": (MetricType.SCALAR, ("tag", "scalar_value", "global_step")),
-    "add_scalars": (MetricType.SCALAR, ("main_tag", "tag_scalar_dict", "global_step")),
-    "add_histogram": (MetricType.HISTOGRAM, ("tag", "values", "global_step")),
-    "add_image": (MetricType.IMAGE, ("tag", "img_tensor", "global_step")),
-    "add_text": (MetricType.TEXT, ("tag", "text_string", "global_step")),
-    "add_figure": (MetricType.FIGURE, ("tag", "figure", "global_step")),
-    "add_video": (MetricType.VIDEO, ("tag", "vid_tensor", "global_step")),
-    "add_audio": (MetricType.AUDIO, ("tag", "snd_tensor", "global_step")),
-    "add_mesh": (MetricType.MESH, ("tag", "vertices", "colors", "faces", "config_dict", "global_step")),
-    "add_embedding": (MetricType.EMBEDDING, ("mat", "metadata", "label_img", "global_step", "tag")),
-    "add_hparams": (MetricType.HPARAMS, ("hparam_dict", "metric_dict")),
-}
-"""Methods of SummaryWriter, the type of metric each makes, and its arguments by position."""
+_KINDS: Final = (
+    *("scalar", "scalars", "histogram", "image", "text", "figure", "video", "audio"),
+    *("mesh", "embedding", "hparams"),
+)
+"""Ends of the names of SummaryWriter's methods. Each is a type of metrics, `scalars` are of the type scalar."""
 
 
 class PyTorchFramework(CapturedFramework):
@@ -67,39 +65,85 @@ class PyTorchFramework(CapturedFramework):
         metadata: dict[str, Any] | None = None,
     ) -> None:
         """Log a value of any type. Any other word for a type, such as "accuracy", means a number."""
-        if self._experiment is None:
+        experiment = self._experiment
+        if experiment is None:
             return
         if isinstance(metric_type, str) and metric_type not in [kind.value for kind in MetricType]:
-            self._experiment.log_metric(name, value, iteration)
+            experiment.log_metric(name, value, iteration)
             if metadata:
-                self._experiment.log_params({f"{name}.{key}": entry for key, entry in metadata.items()})
+                experiment.log_params({f"{name}.{key}": entry for key, entry in metadata.items()})
             return
-        source = self._experiment.get_source_id()
-        metric = MetricData(name, value, MetricType(metric_type), iteration, source=source, metadata=metadata)
-        self._experiment.emit_metric(metric)
+        source, kind = experiment.get_source_id(), MetricType(metric_type)
+        experiment.emit_metric(MetricData(name, value, kind, iteration, source=source, metadata=metadata))
 
     def _patches(self, module: ModuleType) -> Iterable[Patch]:
+        methods = [(f"add_{kind}", MetricType("scalar" if kind == "scalars" else kind)) for kind in _KINDS]
         writer = module.SummaryWriter
-        return [
-            Patch(writer, method, _OBSERVERS.after(self._observer(kind, names), f"SummaryWriter.{method}"))
-            for method, (kind, names) in _METHODS.items()
-            if hasattr(writer, method)
-        ]
+        return [Patch(writer, name, self._wrap(name, kind)) for name, kind in methods if hasattr(writer, name)]
 
-    def _observer(self, kind: MetricType, names: tuple[str, ...]) -> Callable[..., None]:
-        """Return the function that passes the arguments of a method on to backends of the user."""
-        tag_name = next((name for name in names if name in ("tag", "main_tag")), "")
-        value_name = next(name for name in names if name not in ("tag", "main_tag"))
+    def _wrap(self, method: str, kind: MetricType) -> Callable[[Function], Function]:
+        """Return the `wrap` of a patch that passes the arguments of a method on to backends of the user."""
 
-        def observe(_: Any, __: Any, *args: Any, **kwargs: Any) -> None:
-            experiment = self._experiment
-            if experiment is None or not experiment.has_sinks or PROCESS.state == "finished":
-                return
-            given = {**dict(zip(names, args, strict=False)), **kwargs}
-            tag, value, step = given.get(tag_name, "default"), given[value_name], given.get("global_step")
-            parts = value.items() if isinstance(value, dict) and kind is MetricType.SCALAR else [("", value)]
-            for part, part_value in parts:
-                name = "hparams" if kind is MetricType.HPARAMS else f"{tag}/{part}" if part else tag
-                experiment.route(MetricData(name, part_value, kind, step))
+        def wrap(original: Function) -> Function:
+            names = argument_names(original, method)
+            value_name = next(name for name in names if name not in ("tag", "main_tag"))
 
-        return observe
+            def observe(_: Any, __: Any, *args: Any, **kwargs: Any) -> None:
+                experiment = self._experiment
+                if experiment is None or PROCESS.state == "finished":
+                    return
+                given = {**dict(zip(names, args, strict=False)), **kwargs}
+                tag = given.get("main_tag", given.get("tag", "default"))
+                value, step = given[value_name], given.get("global_step")
+                parts = value.items() if isinstance(value, dict) and kind is MetricType.SCALAR else [("", value)]
+                for part, part_value in parts:
+                    name = "hparams" if kind is MetricType.HPARAMS else f"{tag}/{part}" if part else tag
+                    experiment.route(name, part_value, kind, step)
+
+            return _OBSERVERS.after(observe, f"SummaryWriter.{method}")(original)
+
+        return wrap
+
+
+# --- checkpoints -----------------------------------------------------------------------------------
+
+
+def _saved(_: Any, __: Any, target: Any = None, *args: Any, **kwargs: Any) -> None:
+    path = kwargs.get("f", kwargs.get("filepath", target))
+    if isinstance(path, (str, os.PathLike)):
+        client.artifact(Path(path).stem, path, kind_of(os.fspath(path)).value)
+
+
+def _saved_by_trainer(result: Any, trainer: Any, *args: Any, **kwargs: Any) -> None:
+    """Record a checkpoint of Lightning, unless the capture of Lightning does it. The first rank records."""
+    capture = sys.modules.get("telemetry.integrations.lightning")
+    if trainer.is_global_zero and not (capture is not None and capture.is_installed()):
+        _saved(result, trainer, *args, **kwargs)
+
+
+def _save_patches(module: ModuleType) -> list[Patch]:
+    if module.__name__ == "torch":
+        return [Patch(module, "save", _OBSERVERS.after(_saved, "torch.save"))]
+    return [
+        Patch(module.Trainer, "save_checkpoint", _OBSERVERS.after(_saved_by_trainer, "Trainer.save_checkpoint"))
+    ]
+
+
+CHECKPOINTS: Final = Capture(dict.fromkeys(("torch", "lightning.pytorch", "pytorch_lightning"), _save_patches))
+"""A capture of the files that torch.save and trainers of Lightning write."""
+
+
+def watch_learning_rates(log: Callable[[str, Any, int], object]) -> Stop:
+    """Log `lr_group_N` at every optimizer step of torch, if torch is loaded."""
+    register = getattr(sys.modules.get("torch.optim.optimizer"), "register_optimizer_step_post_hook", None)
+    if register is None:
+        return lambda: None
+    steps = count()
+
+    def record(optimizer: Any) -> None:
+        step = next(steps)
+        for index, group in enumerate(optimizer.param_groups):
+            log(f"lr_group_{index}", group.get("lr", 0.0), step)
+
+    remove: Stop = register(lambda optimizer, *_: _OBSERVERS.run("optimizer.step", record, optimizer)).remove
+    return remove

@@ -6,16 +6,14 @@ import os
 from importlib import import_module
 from typing import Any, Final
 
-from telemetry.compat.tracelet.core.run_backends import installed
+from telemetry.compat.tracelet.core.run_backends import SERVICES, installed
 from telemetry.config.plugins.entry_points import is_installed
 
-_STRICT: Final = "TRACELET_STRICT_IMPORTS"
 _MODULES: Final = {"gitpython": "git", "pytorch": "torch"}
 _FRAMEWORKS: Final = (
     *("torch", "pytorch_lightning", "lightning", "tensorflow", "jax", "numpy", "sklearn", "xgboost"),
-    *("mlflow", "wandb", "clearml", "aim", "neptune", "tensorboard", "pynvml", "psutil", "git", "GPUtil"),
+    *(*SERVICES, "neptune", "tensorboard", "pynvml", "psutil", "git", "GPUtil"),
 )
-_BACKENDS: Final = ("mlflow", "wandb", "clearml", "aim")
 
 
 def is_available(framework: str) -> bool:
@@ -32,14 +30,13 @@ def require(framework: str, feature: str | None = None) -> Any:
 
 def try_import(framework: str, default: Any = None) -> Any:
     """Import and return a package, or return `default`. Raise ImportError if TRACELET_STRICT_IMPORTS is true."""
-    if not is_available(framework) and os.environ.get(_STRICT, "").lower() != "true":
-        return default
-    return require(framework)
+    is_strict = os.environ.get("TRACELET_STRICT_IMPORTS", "").lower() == "true"
+    return require(framework) if is_strict or is_available(framework) else default
 
 
 def get_available_backends() -> list[str]:
     """Return the trackers of Tracelet that can be used here."""
-    return [name for name in _BACKENDS if installed(name)]
+    return list(filter(installed, SERVICES))
 
 
 def get_available_frameworks() -> dict[str, bool]:

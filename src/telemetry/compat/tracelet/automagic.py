@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Self
 
 from telemetry.client import user_warnings
-from telemetry.compat.tracelet.core import automatic
-from telemetry.compat.tracelet.core.sinks import plain
+from telemetry.compat.tracelet.core.interfaces import plain
+from telemetry.compat.tracelet.frameworks.lightning import Stop, hold, hold_integration
+from telemetry.compat.tracelet.frameworks.pytorch import CHECKPOINTS, watch_learning_rates
 
 __all__ = ["AutomagicConfig", "AutomagicInstrumentor", "automagic", "capture_hyperparams"]
 _DEFAULT_FRAMEWORKS: Final = frozenset({"pytorch", "lightning", "sklearn", "keras", "xgboost"})
@@ -53,14 +53,11 @@ class AutomagicConfig:
         vars(instance)["_asked"] = {*list(cls.__dataclass_fields__)[: len(values)], *named}
         return instance
 
-    def __post_init__(self) -> None:
-        vars(self)["_is_made"] = True
-
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set a switch. The program does it, once the object is made."""
-        super().__setattr__(name, value)
-        if "_is_made" in vars(self):
+        """Set a switch: `__init__` does it first, the program later."""
+        if name in vars(self):
             vars(self)["_asked"].add(name)
+        super().__setattr__(name, value)
 
     def is_asked_for(self, name: str) -> bool:
         """Return whether the program itself has switched something on."""
@@ -74,7 +71,7 @@ class AutomagicInstrumentor:
 
     def __init__(self, config: AutomagicConfig | None = None) -> None:
         self.config = config or AutomagicConfig()
-        self._stops: dict[str, list[Callable[[], object]]] = {}
+        self._stops: dict[str, list[Stop]] = {}
 
     @classmethod
     def get_instance(cls, config: AutomagicConfig | None = None) -> AutomagicInstrumentor:
@@ -91,27 +88,24 @@ class AutomagicInstrumentor:
         self.detach_experiment(experiment.id)
         stops = self._stops[experiment.id] = []
         for framework in sorted(config.frameworks):
-            capture = _CAPTURED.get(framework)
-            if capture is not None:
-                stops.append(automatic.hold_integration(capture))
+            if framework in _CAPTURED:
+                stops.append(hold_integration(_CAPTURED[framework]))
             elif config.frameworks != _DEFAULT_FRAMEWORKS:
                 user_warnings.warn(f"automagic has no capture for {framework}: call log_metric and log_params")
         if config.track_model_checkpoints:
-            stops.append(automatic.CHECKPOINTS.hold())
+            stops.append(hold(CHECKPOINTS))
         if config.monitor_learning_rate and "pytorch" in config.frameworks:
-            stops.append(automatic.watch_learning_rates(experiment.log_metric))
-        if config.track_file_hashes:
-            experiment.log_params(_hash_of_program())
+            stops.append(watch_learning_rates(experiment.log_metric))
+        program = Path(sys.argv[0] if sys.argv else "")
+        if config.track_file_hashes and program.is_file():
+            experiment.log_params({"code.sha256": sha256(program.read_bytes()).hexdigest()})
         for name in ("track_model_gradients", "track_data_samples"):
             if getattr(config, name):
                 user_warnings.warn(
                     f"{name} is refused: it would copy data of the model; log what you need with log_metric"
                 )
-        for name in _GUESSES:
-            if config.is_asked_for(name):
-                user_warnings.warn(
-                    f'{name} is refused: epochs are not guessed; call log_metric("epoch", epoch, step)'
-                )
+        for name in filter(config.is_asked_for, _GUESSES):
+            user_warnings.warn(f'{name} is refused: epochs are not guessed; call log_metric("epoch", epoch, step)')
         if any(getattr(config, name) for name in _READERS):
             user_warnings.warn(_NEVER_READ)
         return self
@@ -128,7 +122,12 @@ class AutomagicInstrumentor:
 
     def capture_model_info(self, model: Any, experiment: Any) -> dict[str, Any]:
         """Record facts about a model and return them."""
-        facts = {"type": type(model).__name__, "module": type(model).__module__, **_parameters(model)}
+        facts: dict[str, Any] = {"type": type(model).__name__, "module": type(model).__module__}
+        if callable(getattr(model, "parameters", None)):  # a model of torch
+            sizes = [(plain(parameter.numel()) or 0, parameter.requires_grad) for parameter in model.parameters()]
+            facts["parameter_count"] = total = int(sum(size for size, _ in sizes))
+            facts["trainable_parameters"] = trainable = int(sum(size for size, is_trained in sizes if is_trained))
+            facts["non_trainable_parameters"] = total - trainable
         if callable(getattr(model, "get_params", None)):
             facts["hyperparameters"] = model.get_params()
         experiment.log_params({"model": facts})
@@ -144,9 +143,7 @@ class AutomagicInstrumentor:
         facts: dict[str, Any] = {"type": type(dataset).__name__, "module": type(dataset).__module__}
         if hasattr(dataset, "__len__"):
             facts["size"] = len(dataset)
-        for name in ("shape", "dtype"):
-            if hasattr(dataset, name):
-                facts[name] = str(getattr(dataset, name))
+        facts |= {name: str(getattr(dataset, name)) for name in ("shape", "dtype") if hasattr(dataset, name)}
         experiment.log_params({"dataset": facts})
         return facts
 
@@ -164,22 +161,3 @@ def automagic(experiment: Any, config: AutomagicConfig | None = None) -> Automag
 def capture_hyperparams(experiment: Any) -> dict[str, Any]:
     """Report that variables are never read. Return an empty dictionary."""
     return AutomagicInstrumentor.get_instance().capture_hyperparameters(experiment)
-
-
-def _parameters(model: Any) -> dict[str, int]:
-    """Return how many parameters a model of torch has."""
-    if not callable(getattr(model, "parameters", None)):
-        return {}
-    sizes = [(plain(parameter.numel()) or 0, parameter.requires_grad) for parameter in model.parameters()]
-    trainable = int(sum(size for size, has_gradient in sizes if has_gradient))
-    total = int(sum(size for size, _ in sizes))
-    return {
-        "parameter_count": total,
-        "trainable_parameters": trainable,
-        "non_trainable_parameters": total - trainable,
-    }
-
-
-def _hash_of_program() -> dict[str, str]:
-    path = Path(sys.argv[0] if sys.argv else "")
-    return {"code.sha256": sha256(path.read_bytes()).hexdigest()} if path.is_file() else {}

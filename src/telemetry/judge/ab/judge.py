@@ -1,0 +1,151 @@
+"""The verdicts after each pair.
+
+A figure has a verdict as soon as its interval shows one. `m` is the smallest effect that matters.
+
+1. The whole interval is within ±m: `same`.
+2. The interval has two ends and excludes 0, and the estimate is at least m: `worse` or `better`, or `changed` for a
+   figure without direction.
+3. Otherwise `cannot_tell`, and the next pair may tell.
+
+A verdict stays as it was at that moment. Of K figures, k have verdicts at once if each of the k intervals, at the
+level k/K · alpha, shows one. Then the expected share of wrong verdicts among all verdicts is at most alpha, however
+the figures depend on each other (e-BH of Wang and Ramdas, and its intervals by Xu, Wang and Ramdas). The figures
+that decide and the others are two such families.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from telemetry.common.directions import Better
+from telemetry.judge.ab.betting import PairedBets
+from telemetry.judge.ab.model import AbFigure, AbPair, AbSettings, FigureVerdict, Verdict
+
+_HIGHEST: Final = 700.0
+"""Logarithm near the end of the range of floats."""
+
+
+class AbJudge:
+    """The bets on each figure, and the verdicts that are final."""
+
+    def __init__(self, settings: AbSettings, figures: Sequence[AbFigure]) -> None:
+        self._settings = settings
+        self._figures = {figure.name: figure for figure in figures}
+        self._bets = {figure.name: PairedBets() for figure in figures}
+        self._final: dict[str, FigureVerdict] = {}
+
+    def add(self, pair: AbPair) -> None:
+        """Bet on a pair that is not void, and settle what it shows."""
+        for name, bets in self._bets.items():
+            difference = log_ratio(pair.before.values, pair.after.values, name)
+            if difference is not None:
+                bets.add(difference)
+        for family in self._families():
+            self._settle(family)
+
+    @property
+    def is_decided(self) -> bool:
+        """True if each figure that decides has a verdict."""
+        names = [figure.name for figure in self._figures.values() if figure.decides]
+        return bool(names) and all(name in self._final for name in names)
+
+    def verdicts(self) -> list[FigureVerdict]:
+        """Return the final verdicts, and the state of all other figures, in the order of the figures."""
+        states = {
+            name: self._final.get(name) or self._open(name, self._next_level(family))
+            for family in self._families()
+            for name in family
+        }
+        return [self._measured(states[name]) for name in self._figures]
+
+    def _families(self) -> list[list[str]]:
+        return [
+            [name for name, figure in self._figures.items() if figure.decides == decides]
+            for decides in (True, False)
+        ]
+
+    def _settle(self, family: Sequence[str]) -> None:
+        """Make verdicts final: as many as possible at once, since each of them then needs less evidence."""
+        waiting = [name for name in family if name not in self._final]
+        settled = len(family) - len(waiting)
+        for number in range(len(family), settled, -1):
+            level = self._settings.alpha * number / len(family)
+            shown = [state for name in waiting if (state := self._at(name, level)).verdict != "cannot_tell"]
+            if settled + len(shown) >= number:
+                self._final |= {state.figure: state for state in shown}
+                return
+
+    def _next_level(self, family: Sequence[str]) -> float:
+        """Return the level at which one more figure would have its verdict."""
+        settled = sum(name in self._final for name in family)
+        return self._settings.alpha * (settled + 1) / len(family)
+
+    def _open(self, name: str, level: float) -> FigureVerdict:
+        needed = pairs_needed(self._bets[name], level, self._settings.min_effect)
+        return replace(self._at(name, level), needed=needed)
+
+    def _at(self, name: str, level: float) -> FigureVerdict:
+        bets = self._bets[name]
+        low, high = (relative(end) for end in bets.interval(level))
+        difference = relative(bets.middle)
+        return FigureVerdict(
+            figure=name,
+            verdict=verdict_of(low, high, difference, self._figures[name].better, self._settings.min_effect),
+            pairs=bets.pairs,
+            difference=difference if bets.pairs and math.isfinite(difference) else None,
+            low=low if low > -1 else None,
+            high=high if math.isfinite(high) else None,
+            level=level,
+            wealth=max(bets.more, bets.less) / 2,
+        )
+
+    def _measured(self, state: FigureVerdict) -> FigureVerdict:
+        """Add the smallest difference that all pairs show, if both sides are the same."""
+        if not self._settings.same:
+            return state
+        low, high = self._bets[state.figure].interval(self._settings.alpha)
+        effect = relative((high - low) / 2)
+        return replace(state, needed=None, least_effect=effect if math.isfinite(effect) else None)
+
+
+def verdict_of(low: float, high: float, difference: float, better: Better, min_effect: float) -> Verdict:
+    """Return the verdict by the rules of this module."""
+    if -min_effect <= low and high <= min_effect:
+        return "same"
+    if low <= 0 <= high or low == -1 or high == math.inf or abs(difference) < min_effect:
+        return "cannot_tell"
+    if better == "neither":
+        return "changed"
+    return "better" if (low > 0) == (better == "higher") else "worse"
+
+
+def pairs_needed(bets: PairedBets, level: float, min_effect: float) -> int | None:
+    """Return how many pairs in all would probably show a verdict, if they go on like those so far.
+
+    The interval narrows with the root of the number of pairs. Return None while it has no two ends.
+    """
+    low, high = bets.interval(level)
+    within = math.log1p(min_effect) - abs(bets.middle)
+    target = within if within > 0 else abs(bets.middle)
+    if not math.isfinite(high - low) or not target:
+        return None
+    return max(bets.pairs + 1, math.ceil(bets.pairs * ((high - low) / 2 / target) ** 2))
+
+
+def log_ratio(before: Mapping[str, float], after: Mapping[str, float], name: str) -> float | None:
+    """Return the logarithm of after / before; 0 for equal values. Return None if there is no such number."""
+    old, new = before.get(name, math.nan), after.get(name, math.nan)
+    if old == new and math.isfinite(old):
+        return 0.0
+    if not (old > 0 and new > 0 and math.isfinite(old) and math.isfinite(new)):
+        return None
+    return math.log(new) - math.log(old)
+
+
+def relative(exponent: float) -> float:
+    """Return the relative difference of a ratio from its logarithm; infinity beyond the range of floats."""
+    return math.expm1(exponent) if exponent < _HIGHEST else math.inf

@@ -15,7 +15,7 @@ _SLOW = ("statistics", "collectors", "scrape", "report", "writers", "gateway", "
 @pytest.mark.parametrize(
     "module",
     [
-        *("wire_rows", "choices", "history", "row_paths"),
+        *("wire_rows", "choices", "history", "row_paths", "verdicts"),
         *(pytest.param(module, marks=pytest.mark.slow) for module in _SLOW),
     ],
 )

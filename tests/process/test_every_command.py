@@ -63,7 +63,7 @@ FINISHED: dict[str, tuple[str, str]] = {
     "demo": ("demo --requests 200", r"complete"),
 }
 """Command → how it is called on finished runs, and what it then prints."""
-BY_THEMSELVES = {"run", "serve", "tail", "stop", "gateway", "feed", "notify", "stack", "sweep", "calibrate"}
+BY_THEMSELVES = {"run", "serve", "tail", "stop", "gateway", "feed", "notify", "stack", "sweep", "calibrate", "ab"}
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +132,12 @@ def test_calibrate(site: Ground) -> None:
     code, out, err = site.run("calibrate", "--runs", "2", "--json", "--", sys.executable, "job.py", "1")
     assert code == 0, err
     assert json.loads(out)["runs"] == 2
+
+
+def test_ab(site: Ground) -> None:
+    """Two commands by turns."""
+    code, out, err = site.run("ab", "--pairs", "2", "--", "true", "--", "false")
+    assert (code, out.split(":")[0]) == (3, "can't tell"), err
 
 
 def test_serve_tail_and_stop(site: Ground, live: subprocess.Popen[str]) -> None:

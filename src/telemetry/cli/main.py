@@ -46,6 +46,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
     },
     "decide": {
         "gate": "check conditions on a run: pass, fail or inconclusive",
+        "ab": "run two commands by turns until it is known which is faster",
         "compare": "compare two sets of runs and separate differences from noise",
         "curve": "show runs that differ in a parameter: throughput, latency, …",
         "calibrate": "measure run-to-run noise of a command",

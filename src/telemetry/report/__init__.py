@@ -1,4 +1,4 @@
-"""Reports, comparisons, sweeps and outcomes of gates, in each of their formats."""
+"""Reports, comparisons, sweeps, outcomes of gates and pairs of runs, in each of their formats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from telemetry.errors import UsageError
 if TYPE_CHECKING:
     from telemetry.wire.report import Report
 
-Kind = Literal["report", "comparison", "sweep", "gates"]
+Kind = Literal["report", "comparison", "sweep", "gates", "ab"]
 
 
 class Format(NamedTuple):
@@ -29,16 +29,27 @@ class Format(NamedTuple):
     sweep: str = ""
     gates: str = ""
     """The document is a report."""
+    ab: str = ""
     bare: bool = False
     """True for a report without bounds, findings and figures over time."""
 
 
 TABLE: Final = {
     "text": Format(
-        (".txt", ""), "text.render_text", "comparison.comparison_text", "sweep.sweep_text", "gate_report.gates_text"
+        (".txt", ""),
+        "text.render_text",
+        "comparison.comparison_text",
+        "sweep.sweep_text",
+        "gate_report.gates_text",
+        "ab.ab_text",
     ),
     "json": Format(
-        (".json",), "json.render_json", "comparison.comparison_json", "sweep.sweep_json", "gate_report.gates_json"
+        (".json",),
+        "json.render_json",
+        "comparison.comparison_json",
+        "sweep.sweep_json",
+        "gate_report.gates_json",
+        "ab.ab_json",
     ),
     "md": Format(
         (".md",),
@@ -46,14 +57,19 @@ TABLE: Final = {
         "comparison.comparison_markdown",
         "sweep.sweep_markdown",
         "gate_report.gates_markdown",
+        "ab.ab_markdown",
     ),
     "csv": Format((".csv",), "csv.render_csv", sweep="sweep.sweep_csv"),
     "html": Format(
-        (".html", ".htm"), "html.render_html", "comparison_page.comparison_html", "sweep_page.sweep_html"
+        (".html", ".htm"),
+        "html.render_html",
+        "comparison_page.comparison_html",
+        "sweep_page.sweep_html",
+        ab="ab_page.ab_html",
     ),
     "hlog": Format((".hlog",), bare=True),
     "hgrm": Format((".hgrm",), "hgrm.render_hgrm", bare=True),
-    "junit": Format((".xml",), "junit.render_junit", gates="junit.render_junit", bare=True),
+    "junit": Format((".xml",), "junit.render_junit", gates="junit.render_junit", ab="ab.ab_junit", bare=True),
     "endpoints": Format((".endpoints.json",)),
 }
 """Every format of a document. A new one is an entry here, and a module."""

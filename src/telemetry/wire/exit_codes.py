@@ -14,7 +14,7 @@ class Exit(IntEnum):
     ERROR = 1
     USAGE = 2
     INCONCLUSIVE = 3
-    """A gate is inconclusive, or a comparison with `--fail-on worse` is."""
+    """A gate is inconclusive, or a comparison with `--fail-on worse`, or `telemetry ab` can't tell."""
     INCOMPLETE = 4
     """The result is lossy or incomplete, with `--strict`."""
     INTERRUPTED = 5
@@ -22,7 +22,7 @@ class Exit(IntEnum):
     BACKEND_FAILED = 6
     """A feed failed or received nothing, or a backend lacks data; for `run` and `serve` with `--strict`."""
     GATE_FAILED = 99
-    """A gate failed, or a comparison with `--fail-on worse` found something worse."""
+    """A gate failed, or a comparison with `--fail-on worse` or `telemetry ab` found something worse."""
     SIGINT = 130
     SIGPIPE = 141
 

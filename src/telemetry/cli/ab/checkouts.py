@@ -1,0 +1,59 @@
+"""Checkouts of two commits in a temporary folder: git worktrees, which leave the user's checkout as it is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from telemetry.common.formatting import printable
+from telemetry.errors import TelemetryError, UsageError
+
+
+def commit_of(ref: str) -> str:
+    """Return the full hash of a commit. Raises UsageError if the repository here does not have it."""
+    try:
+        return _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+    except TelemetryError:
+        raise UsageError(f"{ref!r} is no commit of a git repository here", hint="git log --oneline --all") from None
+
+
+@contextmanager
+def checkouts(commits: Sequence[str], cwd: str, prepare: Callable[[str], None]) -> Iterator[list[str]]:
+    """Yield the folder in each checkout that is the place of `cwd` in the repository, prepared by `prepare`.
+
+    All checkouts are removed at the end. Raises TelemetryError.
+    """
+    here = _git("rev-parse", "--show-prefix", cwd=cwd)
+    folder = Path(tempfile.mkdtemp(prefix="telemetry-ab-"))
+    try:
+        folders = []
+        for number, commit in enumerate(commits):
+            checkout = folder / f"{'ab'[number]}-{commit[:12]}"
+            _git("worktree", "add", "--detach", "--force", str(checkout), commit, cwd=cwd)
+            folders.append(os.path.join(checkout, here))
+            if not os.path.isdir(folders[-1]):
+                raise UsageError(f"commit {commit[:12]} has no folder {here}")
+            prepare(folders[-1])
+        yield folders
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        _git("worktree", "prune", cwd=cwd)
+
+
+def _git(*arguments: str, cwd: str | None = None) -> str:
+    """Run git, out of reach of the terminal's Ctrl-C. Return its output without its last line break."""
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=cwd, capture_output=True, text=True, check=False, start_new_session=True
+        )
+    except FileNotFoundError as error:
+        raise TelemetryError("git is not installed", hint="--refs needs it") from error
+    if done.returncode:
+        reason = printable(done.stderr.strip().split("\n")[-1])
+        raise TelemetryError(f"git {arguments[0]} failed: {reason or f'exit code {done.returncode}'}")
+    return done.stdout.removesuffix("\n")

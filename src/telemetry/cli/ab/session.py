@@ -1,0 +1,254 @@
+"""The pairs of `telemetry ab`, one after the other, and the file that has them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from msgspec.structs import replace
+
+from telemetry.cli.ab.checkouts import checkouts
+from telemetry.cli.ab.children import ChildCommand, Children, EndedChild
+from telemetry.cli.sweep_runs import result_of
+from telemetry.common import wording
+from telemetry.errors import RunNotFoundError, TelemetryError, UsageError
+from telemetry.history.request_model import request_counts
+from telemetry.judge.ab.judge import AbJudge
+from telemetry.judge.ab.model import SIDES, AbFigure, AbPair, AbResult, AbRun, Ending, Side
+from telemetry.judge.compare.figures import COMMAND_WORDS, Directions, FigureKey, check, matches, readings
+from telemetry.store.sealed_json import read_json, write_json
+
+FOLDER: Final = "ab"
+"""Folder in the parent folder of the run directories that has a folder for each call."""
+FILE: Final = "ab.json"
+FAILED: Final = "failed.log"
+"""Output of the newest run that failed."""
+_MOST_VOID: Final = 3
+"""Void pairs one after the other that end the work: the next one would be void too."""
+_WALL, _CPU = (FigureKey("command", "", (), statistic) for statistic in COMMAND_WORDS)
+"""The figures of a command that is not recorded."""
+
+Commands = tuple[Sequence[str], Sequence[str]]
+
+
+class AbSession:
+    """The pairs so far, and those to come."""
+
+    def __init__(
+        self, directory: Path, result: AbResult, commands: Commands, show: Callable[[AbResult], None]
+    ) -> None:
+        """Take the pairs of a result. Raises UsageError for a pattern that matches no figure."""
+        self.result = result
+        self._directory = directory
+        self._commands = dict(zip(SIDES, commands, strict=True))
+        self._show = show
+        self._settings = result.settings
+        self._children = Children()
+        self._units: dict[FigureKey, str] = {} if self._settings.metrics else {_WALL: "s", _CPU: "s"}
+        """All figures of the runs of this call, with their units."""
+        self._judge = AbJudge(self._settings, result.figures)
+        for pair in result.pairs:
+            self._bet(pair)
+        if not (result.figures or self._settings.metrics):
+            self._choose_figures()
+        self._earlier = len(result.pairs)
+        """Number of pairs of earlier calls: void ones among them don't end this call."""
+        self._begun_s = time.monotonic() - result.seconds
+
+    @property
+    def ended_by(self) -> int:
+        """Signal that ended the work; 0 without one."""
+        return self._children.ended_by
+
+    def run(self) -> AbResult:
+        """Run pairs until the end, and write the file after each of them. Raises TelemetryError."""
+        self._write()
+        if not self.result.ending:
+            with self._children.heeding(), self._folders() as folders:
+                for _ in range(self._settings.warmup):
+                    if not self.ended_by:
+                        self._pair(folders, "before")
+                self._write()
+                while not self.result.ending:
+                    self._next(folders)
+        return self.result
+
+    def _next(self, folders: Sequence[str]) -> None:
+        """Run a pair. If a signal ends the work meanwhile, it has ended the runs too, and they don't count."""
+        order = Random(f"{self._settings.seed}/{len(self.result.pairs)}")
+        pair = self._pair(folders, SIDES[order.random() < 0.5])
+        if not self.ended_by:
+            self.result = replace(self.result, pairs=[*self.result.pairs, pair])
+            self._bet(pair)
+        self._write()
+        self._show(self.result)
+
+    def _bet(self, pair: AbPair) -> None:
+        if not pair.void:
+            self._judge.add(pair)
+
+    def _write(self) -> None:
+        """Write the pairs so far, with what they show."""
+        seconds = time.monotonic() - self._begun_s
+        self.result = replace(self.result, verdicts=self._judge.verdicts(), seconds=seconds)
+        self.result = replace(self.result, ending=self._ending())
+        write_json(self._directory / FILE, self.result)
+
+    def _ending(self) -> Ending:
+        result = self.result
+        newest = result.pairs[self._earlier :][-_MOST_VOID:]
+        reasons: dict[Ending, bool] = {
+            "decided": self._judge.is_decided and not self._settings.same,
+            "stopped": bool(self.ended_by),
+            "pairs": result.valid_pairs >= result.most_pairs,
+            "void": len(newest) == _MOST_VOID and all(pair.void for pair in newest),
+            "budget": result.budget_s is not None and result.seconds >= result.budget_s,
+        }
+        return next((ending for ending, holds in reasons.items() if holds), "")
+
+    def _pair(self, folders: Sequence[str], first: Side) -> AbPair:
+        order = SIDES if first == "before" else SIDES[::-1]
+        ids = {side: secrets.token_hex(4) if self._settings.metrics else "" for side in order}
+        cores = halves() if self._settings.duet else (frozenset[int](), frozenset[int]())
+        commands = [
+            ChildCommand(argv=self._argv(side, ids[side]), cwd=folders[SIDES.index(side)], cores=own)
+            for side, own in zip(order, cores, strict=True)
+        ]
+        together = [commands] if self._settings.duet else [[command] for command in commands]
+        ended = [child for each in together for child in self._run(each)]
+        runs = {side: self._read(child, ids[side]) for side, child in zip(order, ended, strict=True)}
+        void = self._void(runs)
+        if not (void or self.result.figures or self.ended_by):
+            self._choose_figures()
+        return AbPair(before=runs["before"], after=runs["after"], first=first, void=void)
+
+    def _run(self, commands: Sequence[ChildCommand]) -> list[EndedChild]:
+        output = self._directory / "output.log"
+        ended = self._children.run(commands, output)
+        if any(child.code for child in ended):
+            output.replace(self._directory / FAILED)
+        return ended
+
+    def _argv(self, side: Side, run_id: str) -> list[str]:
+        """Return the command of a side; with `run_id` behind `telemetry run`, which records it."""
+        from telemetry.supervise.spawn import telemetry_command
+
+        command = [*self._commands[side]]
+        if not run_id:
+            return command
+        where = ["--run-id", run_id, "--dir", str(self._directory)]
+        return [*telemetry_command(), "run", "--quiet", *where, "--", *command]
+
+    def _read(self, child: EndedChild, run_id: str) -> AbRun:
+        if not run_id:
+            return AbRun(values={name_of(_WALL): child.wall_s, name_of(_CPU): child.cpu_s}, failure=child.failure)
+        report = result_of(run_id, self._directory)
+        if report is None:
+            return AbRun(failure=child.failure or "no result", run_id=run_id)
+        failure = wording.failure(report.snapshot) or child.failure
+        if not failure and report.completeness != "complete":
+            failure = f"the result is {report.completeness}"
+        figures = {figure: reading for figure, reading in readings(report).items() if reading.value is not None}
+        self._units |= {figure: reading.unit for figure, reading in figures.items()}
+        return AbRun(
+            values={
+                name_of(figure, reading.unit): reading.value
+                for figure, reading in figures.items()
+                if reading.value is not None and self._is_chosen(figure)
+            },
+            failure=failure,
+            requests=int(sum(counts.issued for counts in request_counts(report.snapshot))),
+            run_id=run_id,
+        )
+
+    def _void(self, runs: Mapping[Side, AbRun]) -> str:
+        """Return the reason why a pair can't be used; empty if it can."""
+        for side, label in zip(SIDES, self._settings.labels, strict=True):
+            if runs[side].failure:
+                return f"{label}: {runs[side].failure}"
+        before, after = (runs[side].requests for side in SIDES)
+        return "" if before == after else f"different numbers of requests: {before:,} and {after:,}"
+
+    def _is_chosen(self, figure: FigureKey) -> bool:
+        return any(matches(figure, pattern) for pattern in self._settings.metrics)
+
+    def _choose_figures(self) -> None:
+        """Choose the figures to judge, now that those of the runs are known. Raises UsageError."""
+        check(self._settings.metrics, sorted(self._units))
+        chosen = [figure for figure in sorted(self._units) if self._is_chosen(figure) or not self._settings.metrics]
+        check(self._settings.decide, chosen)
+        directions = Directions()
+        figures = [
+            AbFigure(
+                name=name_of(figure, self._units[figure]),
+                unit=self._units[figure],
+                better=directions.of(figure, self._units[figure]),
+                decides=any(matches(figure, pattern) for pattern in self._settings.decide)
+                or not self._settings.decide,
+            )
+            for figure in chosen
+        ]
+        self.result = replace(self.result, figures=figures)
+        self._judge = AbJudge(self._settings, figures)
+
+    @contextmanager
+    def _folders(self) -> Iterator[Sequence[str]]:
+        """Yield the working directory of each side."""
+        settings = self._settings
+        if settings.refs:
+            with checkouts(settings.refs, settings.cwd, self._prepare) as folders:
+                yield folders
+        else:
+            yield [settings.cwd, settings.cwd]
+
+    def _prepare(self, folder: str) -> None:
+        """Run the set-up in a checkout. Raises TelemetryError if it fails."""
+        if self._settings.setup and not self.ended_by:
+            (ended,) = self._run([ChildCommand(argv=["/bin/sh", "-c", self._settings.setup], cwd=folder)])
+            if ended.failure and not self.ended_by:
+                raise TelemetryError(f"the set-up failed: {ended.failure}", hint=f"see {self._directory / FAILED}")
+
+
+def name_of(figure: FigureKey, unit: str = "s") -> str:
+    """Return the name of a figure, as results show it."""
+    if figure.of == "command":
+        return COMMAND_WORDS[figure.statistic]
+    return f"{wording.instrument(figure.name, dict(figure.labels), unit)} {figure.statistic}"
+
+
+def halves() -> tuple[frozenset[int], frozenset[int]]:
+    """Return two halves of the cores of this process. Raises UsageError if there are none."""
+    if not hasattr(os, "sched_getaffinity"):
+        raise UsageError("--duet needs Linux: this system can't keep a process on some cores")
+    cores = sorted(os.sched_getaffinity(0))
+    half = len(cores) // 2
+    if not half:
+        raise UsageError("--duet needs two cores, and this process may use only one", hint="leave --duet out")
+    return frozenset(cores[:half]), frozenset(cores[half : 2 * half])
+
+
+def read_result(directory: Path) -> AbResult:
+    """Read the result in a directory. Raises RunDirectoryError or RunNotFoundError."""
+    result = read_json(directory / FILE, AbResult)
+    if result is None:
+        raise RunNotFoundError(
+            f"{directory} has no {FILE}", hint="--resume takes a folder that `telemetry ab` made"
+        )
+    return result
+
+
+def newest_directory(root: Path) -> Path:
+    """Return the folder of the newest pairs below the parent folder of the run directories.
+
+    Raises RunNotFoundError.
+    """
+    files = list((root / FOLDER).glob(f"*/{FILE}"))
+    if not files:
+        raise RunNotFoundError(f"no result of `telemetry ab` in {root / FOLDER}")
+    return max(files, key=lambda file: file.stat().st_mtime_ns).parent

@@ -1,0 +1,287 @@
+"""`telemetry ab -- A… -- B…`: run two commands by turns until it is known which is faster."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from telemetry.cli import console, find_run
+from telemetry.cli.commands.compare import fraction
+from telemetry.cli.commands.run import name_of
+from telemetry.cli.outputs import Output, add_output_arguments, make_folder, make_folders, outputs, write
+from telemetry.common.formatting import columns, without_middle
+from telemetry.errors import UsageError
+from telemetry.report import formats_of, render_as
+from telemetry.wire.exit_codes import Exit
+
+if TYPE_CHECKING:
+    from telemetry.judge.ab.model import AbResult
+
+FORMATS: Final = formats_of("ab")
+STEM: Final = "ab"
+_PAIRS: Final = 60
+_MOST_PAIRS: Final = 1_000
+_MOST_WARMUP: Final = 100
+_LABEL_COLUMNS: Final = 40
+_SEEDS: Final = 1 << 32
+_SYNTAX: Final = "telemetry ab -- BEFORE … -- AFTER …"
+_FIXED: Final = ("refs", "setup", "same", "duet", "warmup", "min_effect", "alpha", "metric", "decide", "seed")
+"""Options that hold for all pairs, so that `--resume` takes none of them."""
+
+Commands = tuple[Sequence[str], Sequence[str]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--refs",
+        nargs=2,
+        metavar=("A", "B"),
+        help="run one CMD in checkouts of two commits, which are removed at the end; your checkout stays as it is",
+    )
+    parser.add_argument("--setup", metavar="CMD", help="shell command that prepares each checkout of --refs, once")
+    parser.add_argument(
+        "--same",
+        action="store_true",
+        help="run one CMD on both sides: measure false alarms and the smallest difference that this machine finds",
+    )
+    parser.add_argument(
+        "--duet",
+        action="store_true",
+        help="run both commands of a pair at the same time, each on half of the cores (Linux)",
+    )
+    parser.add_argument("--pairs", type=int, metavar="N", help=f"most pairs to run (default: {_PAIRS})")
+    parser.add_argument("--budget", metavar="TIME", help="begin no pair after this time, such as 10m")
+    parser.add_argument("--warmup", type=int, metavar="N", help="pairs to run first and not to use (default: 1)")
+    parser.add_argument(
+        "--min-effect", type=fraction, metavar="2%", help="smallest difference that matters (default: 2 %%)"
+    )
+    parser.add_argument(
+        "--alpha", type=fraction, metavar="5%", help="chance of a wrong verdict that is accepted (default: 5 %%)"
+    )
+    parser.add_argument(
+        "--metric",
+        action="append",
+        metavar="GLOB",
+        help="record each run as `telemetry run` does, and compare these figures, named as in `telemetry compare`; "
+        "without it, the time of the commands is compared and nothing is recorded",
+    )
+    parser.add_argument(
+        "--decide",
+        action="append",
+        metavar="GLOB",
+        help="figures that decide; others are shown beside them (default: command:wall, or all of --metric)",
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of the random order (default: a new one)")
+    parser.add_argument(
+        "--resume",
+        nargs="?",
+        const="",
+        metavar="DIR",
+        help="go on with the pairs of an earlier call (default: the newest); --pairs and --budget may be larger",
+    )
+    find_run.add_dir_argument(parser)
+    add_output_arguments(parser, FORMATS, STEM)
+    parser.add_argument(
+        "commands", nargs=argparse.REMAINDER, metavar="-- A … -- B …", help="commands before and after the change"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from telemetry.cli.ab.session import AbSession, newest_directory, read_result
+
+    wanted = outputs(args.formats, args.files, FORMATS, STEM)
+    given = _commands(args)
+    root = find_run.root_directory(args.dir)
+    _check_limits(args)
+    if args.resume is None:
+        result, commands = _new(args, given)
+        directory = _new_directory(root, commands[1])
+    else:
+        directory = Path(args.resume).absolute() if args.resume else newest_directory(root)
+        result, commands = _resumed(args, read_result(directory), given)
+    make_folders(wanted)
+    session = AbSession(directory, result, commands, _show)
+    try:
+        result = session.run()
+    finally:
+        _clear_line()
+    for output in wanted:
+        _write(result, output)
+    if result.ending != "decided":
+        console.say(
+            f"the pairs are in {directory}; go on with: telemetry ab --resume {shlex.quote(str(directory))}"
+        )
+    return 128 + session.ended_by if session.ended_by else _code(result)
+
+
+def _code(result: AbResult) -> Exit:
+    if result.settings.same:
+        is_false_alarm = any(state.verdict not in ("same", "cannot_tell") for state in result.deciding)
+        return Exit.GATE_FAILED if is_false_alarm else Exit.OK if result.valid_pairs else Exit.INCONCLUSIVE
+    codes = {"worse": Exit.GATE_FAILED, "cannot_tell": Exit.INCONCLUSIVE}
+    return codes.get(result.verdict, Exit.OK)
+
+
+def _commands(args: argparse.Namespace) -> list[list[str]]:
+    """Return the commands that were given: none, one or two. Raises UsageError."""
+    commands: list[list[str]] = []
+    for word in args.commands:
+        if word == "--":
+            commands.append([])
+        elif not commands:
+            raise UsageError(f"unexpected argument {word!r}", hint=_SYNTAX)
+        else:
+            commands[-1].append(word)
+    if len(commands) > 2 or not all(commands):
+        hint = "put a command with a `--` of its own into sh -c '…'" if len(commands) > 2 else _SYNTAX
+        raise UsageError(f"{len(commands)} commands, or an empty one", hint=hint)
+    return commands
+
+
+def _check_limits(args: argparse.Namespace) -> None:
+    for option, value, least, most in (
+        ("--pairs", args.pairs, 1, _MOST_PAIRS),
+        ("--warmup", args.warmup, 0, _MOST_WARMUP),
+    ):
+        if value is not None and not least <= value <= most:
+            raise UsageError(f"{option} {value} is out of range", hint=f"give a number from {least} to {most:,}")
+    if args.alpha is not None and not 0 < args.alpha < 1:
+        raise UsageError("--alpha is out of range", hint="give a share between 0 % and 100 %, such as 5%")
+    if args.min_effect is not None and not 0 <= args.min_effect < 1:
+        raise UsageError("--min-effect is out of range", hint="give at least 0 % and less than 100 %")
+    if args.refs and args.same:
+        raise UsageError("--refs and --same can't be combined", hint="give one commit twice: --refs main main")
+    if args.setup is not None and not args.refs:
+        raise UsageError("--setup prepares the checkouts of --refs", hint="add --refs A B, or leave it out")
+
+
+def _budget(args: argparse.Namespace) -> float | None:
+    from telemetry.history.time_range import parse_time
+
+    if args.budget is None:
+        return None
+    budget_s = parse_time(args.budget)
+    if budget_s <= 0:
+        raise UsageError(f"--budget {args.budget} is no time above 0 s", hint="write it like 10m or 90s")
+    return budget_s
+
+
+def _new(args: argparse.Namespace, given: Sequence[list[str]]) -> tuple[AbResult, Commands]:
+    """Return a result without pairs, and the commands of both sides. Raises UsageError."""
+    from telemetry.cli.ab.session import halves
+    from telemetry.judge.ab.model import AbResult, AbSettings
+
+    has_one = bool(args.refs or args.same)
+    if len(given) != (1 if has_one else 2):
+        option = "--refs" if args.refs else "--same"
+        what = f"{option} takes one command" if has_one else "two commands are needed"
+        hint = f"telemetry ab {option}{' A B' if args.refs else ''} -- CMD …" if has_one else _SYNTAX
+        raise UsageError(what, hint=hint)
+    commands = given[0], given[-1]
+    shown = _shown(commands)
+    if args.duet:
+        halves()
+    metrics = args.metric or []
+    settings = AbSettings(
+        before=shown[0],
+        after=shown[1],
+        masked=list(shown) != list(commands),
+        labels=tuple(args.refs) if args.refs else _labels(*shown),
+        cwd=os.getcwd(),
+        refs=_commits(args.refs) if args.refs else [],
+        setup=args.setup or "",
+        same=args.same,
+        duet=args.duet,
+        seed=secrets.randbelow(_SEEDS) if args.seed is None else args.seed,
+        warmup=1 if args.warmup is None else args.warmup,
+        alpha=0.05 if args.alpha is None else args.alpha,
+        min_effect=0.02 if args.min_effect is None else args.min_effect,
+        metrics=metrics,
+        decide=args.decide or ([] if metrics else ["command:wall"]),
+    )
+    return AbResult(settings=settings, most_pairs=args.pairs or _PAIRS, budget_s=_budget(args)), commands
+
+
+def _resumed(args: argparse.Namespace, result: AbResult, given: Sequence[list[str]]) -> tuple[AbResult, Commands]:
+    """Return an earlier result with the limits of this call, and the commands of both sides. Raises UsageError."""
+    from msgspec.structs import replace
+
+    settings = result.settings
+    if changed := [name for name in _FIXED if getattr(args, name) is not None and getattr(args, name) is not False]:
+        option = f"--{changed[0].replace('_', '-')}"
+        raise UsageError(f"{option} can't change with --resume", hint="only --pairs and --budget can")
+    if not given and settings.masked:
+        raise UsageError(
+            "the commands have secrets, which are not kept", hint="give the commands again after --resume DIR"
+        )
+    commands = (given[0], given[-1]) if given else (settings.before, settings.after)
+    if _shown(commands) != (settings.before, settings.after):
+        raise UsageError("these are not the commands of the earlier pairs", hint="start anew without --resume")
+    limits = {"most_pairs": args.pairs or result.most_pairs, "budget_s": _budget(args) or result.budget_s}
+    return replace(result, **limits), commands
+
+
+def _shown(commands: Commands) -> tuple[list[str], list[str]]:
+    """Return the commands as results have them: without secrets."""
+    from telemetry.cli.beside_run.redaction import redactor_of
+    from telemetry.cli.wrapped.command import shown_argv
+    from telemetry.config import load
+
+    redactor = redactor_of(load().config)
+    return shown_argv(commands[0], redactor), shown_argv(commands[1], redactor)
+
+
+def _labels(before: Sequence[str], after: Sequence[str]) -> tuple[str, str]:
+    """Return short names of two commands: their programs if these differ, else the commands, or what differs."""
+    sides = [before, after]
+    is_short = all(columns(shlex.join(side)) <= _LABEL_COLUMNS for side in sides)
+    if before[0] != after[0]:
+        sides = [before[:1], after[:1]]
+    elif not is_short and len(before) == len(after) and before != after:
+        differ = [at for at in range(len(before)) if before[at] != after[at]]
+        sides = [[side[at] for at in differ] for side in sides]
+    first, second = (without_middle(shlex.join(side), _LABEL_COLUMNS) for side in sides)
+    return first, second
+
+
+def _commits(refs: Sequence[str]) -> list[str]:
+    from telemetry.cli.ab.checkouts import commit_of
+
+    return [commit_of(ref) for ref in refs]
+
+
+def _new_directory(root: Path, command: Sequence[str]) -> Path:
+    from telemetry.cli.ab.session import FOLDER
+    from telemetry.store.run_directory import directory_name
+
+    path = root / FOLDER / directory_name(name_of(command), secrets.token_hex(4), time.time_ns())
+    make_folder(path)
+    return path
+
+
+def _show(result: AbResult) -> None:
+    """Replace the line on the terminal by the state after a pair."""
+    from telemetry.report.ab import progress
+
+    if sys.stderr.isatty():
+        line = without_middle(progress(result), console.width(sys.stderr) - 1)
+        console.talk(f"\r{line}\x1b[K")
+
+
+def _clear_line() -> None:
+    if sys.stderr.isatty():
+        console.talk("\r\x1b[K")
+
+
+def _write(result: AbResult, output: Output) -> None:
+    width, color = console.PIPED_WIDTH, False
+    if output.path is None:
+        width, color = console.width(sys.stdout), console.color(sys.stdout)
+    write(render_as("ab", result, output.form, width=width, color=color), output.path)

@@ -1,0 +1,107 @@
+"""Tests of the calls that `telemetry ab` refuses before it runs anything. Other tests are in tests/process."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from telemetry.cli.commands.ab import _labels
+from telemetry.cli.main import main
+
+TWO = ("--", "true", "--", "true")
+ONE = ("--", "true")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "two commands are needed"),
+        (ONE, "two commands are needed"),
+        (["--", "true", "--"], "2 commands, or an empty one"),
+        ([*TWO, "--", "true"], "3 commands, or an empty one"),
+        (["true", *ONE], "unexpected argument 'true'"),
+        (["--same", *TWO], "--same takes one command"),
+        (["--refs", "a", "b", *TWO], "--refs takes one command"),
+        (["--refs", "a", "b", "--same", *ONE], "--refs and --same can't be combined"),
+        (["--setup", "make", *TWO], "--setup prepares the checkouts of --refs"),
+        (["--pairs", "0", *TWO], "--pairs 0 is out of range"),
+        (["--pairs", "1001", *TWO], "from 1 to 1,000"),
+        (["--warmup", "-1", *TWO], "--warmup -1 is out of range"),
+        (["--alpha", "0", *TWO], "--alpha is out of range"),
+        (["--alpha", "100%", *TWO], "--alpha is out of range"),
+        (["--min-effect", "1", *TWO], "--min-effect is out of range"),
+        (["--budget", "soon", *TWO], "'soon' is not a time"),
+        (["--budget", "0s", *TWO], "--budget 0s is no time above 0 s"),
+        (["--resume"], "no result of `telemetry ab`"),
+        (["--resume", "nowhere"], "has no ab.json"),
+        (["--format", "csv", *TWO], "invalid choice: 'csv'"),
+    ],
+)
+def test_calls_that_are_refused(
+    root: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    """A wrong call names its error, and nothing is run."""
+    assert main(["ab", *words]) == (1 if "--resume" in words else 2)
+    assert message in capsys.readouterr().err
+    assert not root.exists()
+
+
+def test_an_earlier_result_keeps_its_options(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only the limits may change with --resume; another command begins anew."""
+    assert main(["ab", "--pairs", "1", "--warmup", "0", "--", "sleep", "0.001", "--", "sleep", "0.002"]) == 3
+    before = next(root.glob("ab/*/ab.json")).read_bytes()
+    capsys.readouterr()
+    for words, message in (
+        (["--min-effect", "5%"], "--min-effect can't change with --resume"),
+        (["--same"], "--same can't change with --resume"),
+        (["--warmup", "0"], "--warmup can't change with --resume"),
+        (TWO, "these are not the commands of the earlier pairs"),
+    ):
+        assert main(["ab", "--resume", *(words if words is TWO else ["", *words][1:])]) == 2
+        assert message in capsys.readouterr().err
+    assert next(root.glob("ab/*/ab.json")).read_bytes() == before
+    assert main(["ab", "--resume"]) == 3
+    assert re.match("can't tell: wall time ", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"alpha": 0.05', b'"alpha": 0'),
+        (b'"warmup": 1', b'"warmup": -1'),
+        (b'"before": [', b'"before": 7, "x": ['),
+    ],
+)
+def test_a_damaged_file_is_refused(root: Path, capsys: pytest.CaptureFixture[str], old: bytes, new: bytes) -> None:
+    """A file with settings that no call can have made is damaged, and the message names it."""
+    assert main(["ab", "--pairs", "1", *TWO]) == 3
+    path = next(root.glob("ab/*/ab.json"))
+    data = path.read_bytes()
+    assert old in data
+    path.write_bytes(re.sub(rb',\s*"crc": "\w+"', b"", data.replace(old, new)))
+    assert main(["ab", "--resume"]) == 1
+    assert re.search(r"ab\.json is damaged: Expected .* at `\$\.settings\.", capsys.readouterr().err)
+
+
+def test_a_figure_that_decides_has_to_exist(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A pattern that matches no figure of a command is an error, with those that there are."""
+    assert main(["ab", "--decide", "command:walls", *TWO]) == 2
+    assert "command has: cpu, wall" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "labels"),
+    [
+        ("./old --fast", "./new --fast", ("./old", "./new")),
+        ("python a.py 1", "python b.py 1", ("python a.py 1", "python b.py 1")),
+        (f"python {'/deep' * 9}/a.py 1", f"python {'/deep' * 9}/a.py 2", ("1", "2")),
+        ("python a.py 1", "python a.py", ("python a.py 1", "python a.py")),
+        ("python a.py", "python a.py", ("python a.py", "python a.py")),
+        (f"x {'y' * 60}", "x z q", ("x yyyyyyyyyyyyyyyyyy…yyyyyyyyyyyyyyyyyyy", "x z q")),
+    ],
+)
+def test_sides_are_called_by_what_differs(before: str, after: str, labels: tuple[str, str]) -> None:
+    """The names of both sides are short, and differ where the commands do."""
+    assert _labels(before.split(), after.split()) == labels

@@ -130,7 +130,7 @@ def test_counts_and_rates() -> None:
     [(0.1084, "+10.8 %"), (-0.02, "-2 %"), (0.0, "0 %"), (-0.0, "0 %"), (40.4, "+4,040 %"), (None, "–")],
 )
 def test_differences_have_a_sign(ratio: float | None, said: str) -> None:
-    """Three digits, written out from ten times on."""
+    """A difference has a sign and three digits: `+10.8 %`. From 1,000 % on, it has all digits: `+4,040 %`."""
     assert formatting.signed_percent(ratio) == said
 
 

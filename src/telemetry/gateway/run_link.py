@@ -1,4 +1,4 @@
-"""The run as a gateway sees it: a producer for what comes in, a subscriber and an observer for what goes out."""
+"""The connection of a gateway to its run: it records events, receives snapshots and sends requests."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class RunLink:
         return cls(flusher, welcome, endpoint)
 
     async def close(self, timeout_s: float) -> None:
-        """Send what is left, say the end, and close. Blocks no other coroutine."""
+        """Send the remaining events, end the producer and close the connection. Blocks no other coroutine."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._close, timeout_s)
 
@@ -85,9 +85,9 @@ class RunLink:
             observer.close()
 
     async def alone_since_ns(self) -> int | None:
-        """Return the Unix time since which no other gateway can have recorded into the run: the start of the run.
+        """Return the start of the run (Unix time) if no other gateway has recorded into the run.
 
-        Return None if there was another gateway, or if that is unknown.
+        Return None if another gateway has, or if that is unknown.
         """
         try:
             answer = await self.ask(GetStatus())
@@ -133,7 +133,7 @@ class RunLink:
         return (await self.commit(timeout_s)).confirmed
 
     async def commit(self, timeout_s: float) -> Commit:
-        """Wait as `confirmed` does. Return also what the run dropped, of all requests confirmed together."""
+        """Wait like `confirmed`. The result also counts the dropped events of all requests confirmed together."""
         with PROCESS.lock:
             in_time = PROCESS.state == "live"
         commit = await self._commits.committed(timeout_s)
@@ -204,9 +204,10 @@ class _Observer:
 
 
 def _check_losses(commit: Commit) -> None:
-    """Raise Problem if the run has no room left, or batches were lost.
+    """Raise Problem if the run dropped events because it is full, or if batches were lost.
 
-    Which request lost events is unknown, so all requests that were confirmed together get the answer.
+    A commit may confirm several requests together. Which of them lost events is unknown, so Problem is raised for
+    each of these requests.
     """
     full = {reason: number for reason, number in commit.dropped.items() if reason in _NO_ROOM}
     if full:
@@ -265,7 +266,8 @@ class Commits:
     async def committed(self, timeout_s: float) -> Commit:
         """Wait until all events recorded before this call are in the aggregator, or dropped there.
 
-        It is not confirmed after the timeout, and if the run ended without them. They may still arrive later.
+        The commit is not confirmed after the timeout, or if the run ended without these events. Events may still
+        arrive after a timeout.
         """
         future: asyncio.Future[Commit] = self._loop.create_future()
         with self._lock:

@@ -174,7 +174,10 @@ def _mask_pairs(text: str, hit: Hit, *, is_name: bool) -> str:
 
 
 def _mask_spoken(text: str, hit: Hit) -> str:
-    """Mask the next word of `password is`, unless it says something about the password."""
+    """Mask the word after `password is`: `the password is abc123` becomes `the password is ***`.
+
+    Keep a word that only describes the password, as in `the password is wrong`.
+    """
     pieces: list[str] = []
     at = 0
     for match in _SPOKEN.finditer(text):
@@ -269,7 +272,7 @@ _BEFORE_TOKEN: Final = frozenset(
         *("second", "one", "no", "single"),
     }
 )
-"""Words before `token` that show the same."""
+"""Words before `token` that show that the name is about text tokens."""
 _BEFORE_PASS: Final = frozenset(
     {
         *("forward", "backward", "fwd", "bwd", "first", "second", "last", "next", "one", "two", "single", "multi"),

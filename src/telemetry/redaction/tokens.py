@@ -1,7 +1,8 @@
-"""Secrets that have the shape of a provider's token, whatever stands around them.
+"""Detection of secrets by their format: tokens of known providers, such as `ghp_…` of GitHub, and private keys.
 
-One pattern finds prefixes. A pattern of the prefix then judges what follows. It reads a bounded number of
-characters before it can fail, so the time grows with the length of the text and with nothing else.
+One pattern finds prefixes such as `ghp_`. A second pattern, one for each prefix, checks the characters after the
+prefix. The second pattern reads a bounded number of characters before it can fail, so the time grows only with the
+length of the text.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ RULES: Final = tuple(dict.fromkeys([*(rule for rule, _ in _SHAPES.values()), PRI
 
 
 def mask_tokens(text: str, hit: Hit) -> str:
-    """Mask what has the shape of a provider's token."""
+    """Mask tokens of known providers, such as `ghp_…` of GitHub."""
     pieces: list[str] = []
     at = 0
     for prefix in _PREFIXES.finditer(text):
@@ -122,7 +123,10 @@ def mask_tokens(text: str, hit: Hit) -> str:
 
 @cache
 def _rest(prefix: str) -> re.Pattern[str]:
-    """Return the pattern of what follows a prefix. Compiled when needed: most processes never see a token."""
+    """Return the pattern of the characters after the prefix of a token, such as `ghp_`.
+
+    Each pattern is compiled when its prefix first appears in a text, because most processes never see a token.
+    """
     return re.compile(_SHAPES[prefix][1], re.ASCII)
 
 

@@ -1,4 +1,4 @@
-"""The section of a report about backends: delivered and missing data, reasons, and places."""
+"""The section of a report about backends: delivered data, missing data with reasons, and where to find the data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat
 
 _UNDELIVERED: Final = ("undelivered", "failed")
 _SERVER: Final = "prometheus"
-"""Kind of backend whose place is an address of its own writer, where nothing answers once the writer has ended."""
+"""Kind of backend whose writer serves the data at an address. The address is gone once the writer has ended."""
 _NOUNS: Final[Mapping[str, Sequence[str]]] = {
     "params": ("set of parameters", "sets of parameters"),
     "live": ("snapshot",),
@@ -22,7 +22,10 @@ _NOUNS: Final[Mapping[str, Sequence[str]]] = {
 
 
 def backends(report: Report) -> Section:
-    """Return a table with a row per backend. Notes below it have advice, reasons for missing data, and places."""
+    """Return the section "Backends": a table with a row per backend, and notes.
+
+    The notes say how to deliver what is left, why data is missing, and where users find the delivered data.
+    """
     heads = [
         TableColumn("backend"),
         TableColumn("state", right=False),

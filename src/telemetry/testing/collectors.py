@@ -65,7 +65,10 @@ print(json.dumps({"modules": sorted(set(sys.modules) - before), "threads": threa
 
 
 class CollectorContract:
-    """The contract. A subclass states the collector and may override how its surroundings are made."""
+    """Tests that a collector must pass.
+
+    A subclass names the collector. It may override the methods that set up what the collector observes.
+    """
 
     collect: ClassVar[str] = ""
     """Value of `--collect`."""
@@ -90,7 +93,7 @@ class CollectorContract:
         yield
 
     def take_away(self) -> None:
-        """Make the observed thing disappear. The command's process has ended already."""
+        """Remove what the collector observes, such as a server. The command's process has ended already."""
 
     # --- tests ---------------------------------------------------------------------------------------
 
@@ -145,7 +148,11 @@ class CollectorContract:
             assert not without, f"pass labels=target.labels to {', '.join(without)}"
 
     def test_it_survives_the_end_of_what_it_observes(self, tmp_path: Path) -> None:
-        """Check that samples without the command, and without the observed thing, return or raise in time."""
+        """Check that `sample` ends in time after the command and what the collector observes have gone.
+
+        The test kills the command and calls `take_away`, which may stop a server, for example. Further samples may
+        return or raise any exception, but must not record an invalid value.
+        """
         with self._made(tmp_path) as (collector, run):
             self._sample(collector, run)
             self._command.kill()

@@ -38,7 +38,10 @@ def test_each_second_closes_an_interval(make_service: Any, connect: Any) -> None
 def test_steps_of_the_system_clock_move_no_interval(
     make_service: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three hours ahead, and back: intervals follow each other, and producers are told the clock of the run."""
+    """A system clock that is set three hours ahead and back leaves no gap between intervals.
+
+    The welcome to a producer has the clock of the run.
+    """
     service = make_service()
     wall_ns, seen = time.time_ns, []
     connect(service)
@@ -59,7 +62,11 @@ def test_steps_of_the_system_clock_move_no_interval(
 
 
 def test_the_first_minute_with_events_is_in_slices(make_service: Any, connect: Any) -> None:
-    """Slices begin with the first event, fill their second, and stop after a minute of them."""
+    """The history has slices of a tenth of a second for the first minute with events.
+
+    The first slice begins with the first event. A last slice fills the rest of a second. No slice follows after a
+    minute.
+    """
     service = make_service()
     peer = connect(service)
     ticks = service.cost.ticks
@@ -202,7 +209,7 @@ def test_producers_that_are_gone_end_a_run_that_belongs_to_nobody(make_service: 
 
 
 def test_a_grace_of_zero_waits_for_ever(make_service: Any, connect: Any) -> None:
-    """Zero turns the rule off."""
+    """A grace of 0 means that a run without producers does not end."""
     service = make_service({"run.orphan_grace_s": 0})
     peer = connect(service)
     peer.end()
@@ -279,7 +286,10 @@ def test_a_drain_does_not_wait_for_the_dead(make_service: Any, connect: Any) -> 
 
 
 def test_a_drain_hears_who_only_seems_dead(make_service: Any, connect: Any) -> None:
-    """A container has numbers of its own: its process looks dead from here, and answers the drain."""
+    """A drain takes the events of a producer whose process only looks dead.
+
+    The process ids of a container are not those of this host, so its process can't be found here.
+    """
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         gone.wait()
     service = make_service({"run.drain_timeout_s": 60.0})

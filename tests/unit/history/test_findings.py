@@ -76,7 +76,7 @@ def test_hundreds_of_series_share_a_line() -> None:
 
 
 def test_the_number_of_lines_is_bounded() -> None:
-    """However many ways there are to lack bounds."""
+    """Series that lack bounds give at most nine findings. The last one counts the series left out by the others."""
     keys = [str(percentile) for percentile in range(51, 71)]
     several = []
     for number in range(20):
@@ -116,9 +116,9 @@ def test_a_history_that_is_not_whole() -> None:
 
 
 def test_a_part_of_the_run() -> None:
-    """A finding tells which numbers are of the part, and which are not.
+    """A finding names the figures that cover only the requested time range, and those that cover the whole run.
 
-    A part that does not exist gives the reason.
+    If the time range was not found, the finding has the reason.
     """
     one = series("ttft", 10_000)
     time_range = TimeRange(start_s=30.0, end_s=60.0, chosen="steady", reason="so")
@@ -152,7 +152,7 @@ def test_a_clock_that_was_set(elapsed_s: float, said: list[str]) -> None:
 
 
 def test_series_that_are_not_over_time() -> None:
-    """A report by itself has points of the busiest ones only, and says so last."""
+    """A finding tells that figures over time cover only the series with the most values."""
     one, other = series("ttft", 10_000), series("gap", 10_000)
     made = report(one, other)
     shown = Report(

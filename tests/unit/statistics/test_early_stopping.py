@@ -24,7 +24,10 @@ ratios = st.sampled_from([ratio for ratio, _ in FLOORS])
 
 
 def over_the_limit(count: int, above: Fraction, allowed: int) -> Fraction:
-    """The chance that at most so many of the samples are above, each with this chance."""
+    """Return the chance that at most `allowed` of `count` samples are above a limit.
+
+    `above` is the chance of a single sample to be above the limit.
+    """
     return sum(
         (math.comb(count, k) * above**k * (1 - above) ** (count - k) for k in range(allowed + 1)), Fraction(0)
     )
@@ -44,7 +47,11 @@ def test_the_floors_are_those_of_mlperf(ratio: tuple[int, int], floor: int) -> N
 def test_the_rank_is_the_lowest_that_may_be_claimed(
     ratio: tuple[int, int], count: int, tolerance: Fraction
 ) -> None:
-    """Counted in fractions: one sample more above the limit, and the chance is more than the confidence leaves."""
+    """The rank is the lowest one that has the required confidence of 99 %.
+
+    The test computes the chance of a wrong claim with exact fractions. If one more sample were above the limit,
+    this chance would be more than 1 %.
+    """
     rank = bound_rank(ratio, count, 0.99, float(tolerance))
     above = 1 - Fraction(*ratio) + tolerance
     allowed = max((k for k in range(count) if over_the_limit(count, above, k) <= Fraction(1, 100)), default=0)
@@ -66,7 +73,7 @@ def test_the_chance_holds_at_any_count(ratio: tuple[int, int], count: int, confi
 
 
 def test_a_tolerance_takes_fewer_samples() -> None:
-    """99 % with one of a hundredth is as good as 98 %."""
+    """A tolerance of 0.01 makes 99 % as easy as 98 %: both need the same number of samples."""
     assert samples_needed((99, 100), tolerance=0.01) == samples_needed((98, 100))
     assert samples_needed((99, 100), confidence=0.9) < samples_needed((99, 100))
 

@@ -36,7 +36,7 @@ _UCUM: Final = frozenset(
 
 
 class OtlpMetric(NamedTuple):
-    """The metric of a point."""
+    """The OTLP metric that a data point belongs to. Points of equal metrics are sent together."""
 
     scope: str
     name: str
@@ -234,16 +234,21 @@ class Spans:
     """A converter for the spans of a run."""
 
     def __init__(self, run_id: str, *, roots: bool = False, integers: Collection[str] = ()) -> None:
-        """`roots`: make each span a trace of its own. `integers`: labels to send as integers if they are any."""
+        """Prepare the converter.
+
+        With `roots`, each span becomes a trace of its own. `integers` names labels that are sent as integers if
+        their values are whole numbers.
+        """
         self._run_id = run_id
         self._trace_id = _digest(f"trace {run_id}", 16)
         self._roots = roots
         self._integers = frozenset(integers)
 
     def of(self, item: Span) -> Any:
-        """Return the span of an item, with its own ids if it has them: as labels, in hexadecimal digits.
+        """Return an item as an OTLP span. Labels with ids in hexadecimal digits become the ids of the span.
 
-        A span of the trace of another program stays in that trace. Others are in the trace of the run.
+        A span with a trace id stays in that trace, which may be of another program. Other spans are in the trace
+        of the run.
         """
         own = {} if self._roots else _ids(item.labels)
         origin = {"telemetry.track": item.track, "telemetry.producer": item.producer}

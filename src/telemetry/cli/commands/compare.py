@@ -197,7 +197,10 @@ def _write(comparison: Comparison, output: Output, *, whole: bool) -> None:
 
 
 def _report(path: Path, *, whole: bool) -> Report:
-    """Return the result of a run with its steps, and with all that its history adds if it is `whole`."""
+    """Return the result of a run, with the values of its steps.
+
+    With `whole`, also read the history of the run, and add confidence bounds and figures over time.
+    """
     from msgspec.structs import replace
 
     from telemetry.history import open_run

@@ -1,4 +1,4 @@
-"""Intervals of a leaf for its root: made, written to the outbox, and refilled from the journal."""
+"""Intervals that a leaf sends to its root: collected, written to the outbox, and restored from the journal."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class LeafInterval:
     sums: OutgoingInterval | None = None
     records: tuple[StreamedRecord, ...] = ()
     parts: tuple[StepPart, ...] = ()
-    """What the root gets to know about steps besides `records`."""
+    """Parts of steps for the root, besides those in `records`."""
     members: tuple[Member, ...] = ()
     closing: bool = False
-    """True if it was made when the books were closed."""
+    """True for the last interval, which `IntervalCollector.close` returns."""
 
 
 def joined(earlier: LeafInterval, later: LeafInterval) -> LeafInterval:
@@ -75,7 +75,7 @@ class IntervalCollector:
         self._records += [item for item in streamed if self._is_wanted(item)]
 
     def end(self, numbers: Numbers, interval: Interval, roll: int, account: NodeAccount) -> LeafInterval:
-        """End an interval that the numbers have just ended."""
+        """Return the interval that `numbers` has just ended, with the records collected for it."""
         aggregator = numbers.aggregator
         return LeafInterval(
             roll=roll,
@@ -90,14 +90,18 @@ class IntervalCollector:
         )
 
     def skip(self, numbers: Numbers) -> None:
-        """End an interval that is on disk already."""
+        """Drop the interval that `numbers` has just ended, because it is on disk already."""
         numbers.aggregator.leaf.take_interval()
         numbers.aggregator.steps.take_parts()
         numbers.aggregator.leaf.new_members()
         self._take()
 
     def close(self, numbers: Numbers, account: NodeAccount) -> LeafInterval:
-        """Return what follows the last interval once the books are closed: open steps and the last account."""
+        """Return the closing interval. Call this when the leaf takes no more events.
+
+        The closing interval covers no time. It has the records and steps that were left after the last interval,
+        and the final event counts as its account.
+        """
         run = numbers.run
         return LeafInterval(
             roll=max(0, run.rolls - 1),
@@ -135,10 +139,10 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 class OutboxWriter:
-    """A writer for one thread at a time. It blocks on the disk.
+    """A writer of intervals to the outbox, for one thread at a time. It blocks on the disk.
 
-    While the outbox is full, the sums of several intervals become one, so only resolution in time is lost. Records
-    wait up to a bound. Later ones are dropped and counted, as those of any producer.
+    While the outbox is full, the writer adds up the sums of several intervals. Only resolution in time is lost.
+    Records wait up to a limit. Later records are dropped and counted, like those of any producer.
     """
 
     def __init__(self, outbox: DiskOutbox, producer: str) -> None:
@@ -223,7 +227,7 @@ class Packable(NamedTuple):
 
 
 class Numbering(NamedTuple):
-    """The numbers with which the next batch begins."""
+    """The producer of the next batch, its sequence number, the number of its first event, and the drops so far."""
 
     producer: str
     seq: int
@@ -274,7 +278,10 @@ def _split(records: Sequence[Packable]) -> Iterator[list[Packable]]:
 
 
 class Refill:
-    """A consumer of all steps of a fold, beside `telemetry.daemon.recovery.backfill.Backfill`."""
+    """A writer of intervals that the outbox lacks, while a fold reads the journal.
+
+    Each step of the fold also goes to `telemetry.daemon.recovery.backfill.Backfill`.
+    """
 
     def __init__(self, outbox: DiskOutbox, producer: str, *, spans: bool) -> None:
         """Prepare the refill. `producer` is the id of the leaf at the root."""

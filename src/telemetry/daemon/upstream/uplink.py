@@ -1,4 +1,8 @@
-"""The thread of a leaf that talks to the root: it sends the outbox, says the end, and stays for questions."""
+"""The connection of a leaf to its root, with a thread of its own.
+
+The thread sends the batches of the outbox to the root. Once the root has acknowledged all batches, the thread
+sends the end message. Then it stays connected for a while, because the root may still ask the leaf for values.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +129,7 @@ class Uplink:
         self._requests.append(request)
 
     def finish(self, timeout_s: float) -> None:
-        """Say the end once everything is acknowledged, and give up after `timeout_s`. Does not block."""
+        """Send the end message once all batches are acknowledged. Give up after `timeout_s`. Does not block."""
         self._finish_by_ns = self._clock.monotonic_ns() + int(timeout_s * _SECOND_NS)
 
     def stop(self) -> None:
@@ -192,7 +196,10 @@ class Uplink:
         return None
 
     def _check(self, session: ProducerSession) -> None:
-        """Check that the root can be one, and has no batches that the outbox lacks. Raises EndpointError."""
+        """Check that the run can be the root of this leaf, and has acknowledged only batches of this outbox.
+
+        Raises EndpointError.
+        """
         if session.run is None:
             return
         if self._batches.contradicted:
@@ -225,7 +232,10 @@ class Uplink:
     # --- the end ---------------------------------------------------------------------------------
 
     def _goes_on(self, session: ProducerSession) -> bool:
-        """Say the end when it is time. Return False if nothing is left to do."""
+        """Send the end message once all batches are acknowledged, or at the deadline.
+
+        Return False if nothing is left to do.
+        """
         now_ns = self._clock.monotonic_ns()
         assert self._finish_by_ns is not None
         if session.ended is not None:
@@ -250,9 +260,9 @@ class Uplink:
         return answers and self._say_end(session, now_ns)
 
     def _stays(self, session: ProducerSession, now_ns: int) -> bool:
-        """Return whether to stay for questions of the root, which has confirmed the end.
+        """Return whether to stay connected after the root has confirmed the end. The root may still ask for values.
 
-        A root whose books are closed confirms an end whatever it has.
+        Return False if the root lacks batches: a root whose numbers are final confirms the end even then.
         """
         if self.undelivered:
             return False
@@ -268,7 +278,10 @@ class Uplink:
         return True
 
     def _is_done(self, session: ProducerSession, now_ns: int) -> bool:
-        """Check that the root is gone. One with a result may still ask for values, for a root of its own."""
+        """Return whether the root seems to have exited: its last message is too old.
+
+        A root that has its result may still ask for values, because its own root asks for them.
+        """
         return now_ns - session.heard_ns > (_LEFT_NS if session.state in TERMINAL else _GONE_NS)
 
 
@@ -323,7 +336,7 @@ class StoredBatches:
         return Packed(stored.seq, stored.events, stored.frame)
 
     def abandon(self, unsent: Sequence[Packed]) -> None:
-        """Leave the account as it is: batches on disk belong to it, sent or not."""
+        """Do nothing. Batches on disk stay in the counts of events, whether they were sent or not."""
 
     # --- as announcements ------------------------------------------------------------------------
 

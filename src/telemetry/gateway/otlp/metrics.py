@@ -226,14 +226,14 @@ def _part(part: str, *, plural: bool) -> str:
 
 
 class PointMetric(NamedTuple):
-    """The metric of a point."""
+    """The OTLP metric that a data point belongs to: name, unit, service and temporality."""
 
     name: str
     unit: str
     service: str
     temporality: int
     key: bytes
-    """Key of its resource, scope, name and kind."""
+    """Key of the metric, from resource, scope, name, unit, kind and temporality."""
 
 
 class PointTarget(NamedTuple):
@@ -277,10 +277,10 @@ class PointWriter:
     def increments(
         self, totals: tuple[float, ...], distribution: BucketCounts | None = None
     ) -> tuple[tuple[float, ...], BucketCounts | None] | None:
-        """Return what the point adds to the totals. Return None if that is unknown or was counted before.
+        """Return by how much the point raises the totals and the distribution of its stream.
 
-        The distribution of the result is None if buckets can't be compared. Raises Refused for a negative
-        increment.
+        Return None if the growth is unknown, or was counted before. The distribution of the result is None if
+        buckets can't be compared. Raises OtlpRefusal for a negative growth.
         """
         point = self.point
         parts = [self._metric.key, attributes_key(point.attributes), bytes([len(totals)])]
@@ -330,7 +330,7 @@ def _check_increments(increments: Iterable[float]) -> None:
 
 
 def _with_id(instrument: _Instrument) -> _Instrument:
-    """Return an instrument whose values are recorded. Raise Refused beyond the limit of a process."""
+    """Return an instrument whose values are recorded. Raise OtlpRefusal beyond the limit of a process."""
     if instrument.definition.id >= limits.PRODUCER_IDS:
         raise OtlpRefusal(f"the gateway has {limits.PRODUCER_IDS:,} instruments already; send fewer attributes")
     return instrument
@@ -361,9 +361,10 @@ NOTHING: Final = StreamTotals()
 class MetricState:
     """The last point of each stream of one gateway. Thread-safe, and bounded.
 
-    A stream is a metric with a resource, a scope, attributes and a start time. The first point of a stream counts
-    whole if the stream started at `since_ns` (Unix) or later; the default is now. An older stream had values before
-    this gateway listened. Another process may have counted them, so its first point is only a base.
+    A stream is a metric with a resource, a scope, attributes and a start time. If a stream started at `since_ns`
+    (Unix) or later, its first point counts as a whole. The default of `since_ns` is now. An older stream had
+    values before this gateway listened. Another process may have counted these values, so the first point is only
+    the base for later differences.
     """
 
     def __init__(self, since_ns: int | None = None, *, numbers: int = limits.GATEWAY_OTLP_NUMBERS) -> None:
@@ -376,9 +377,12 @@ class MetricState:
         return len(self._points)
 
     def advance(self, key: bytes, start_ns: int, point: StreamTotals) -> StreamTotals | None:
-        """Remember a point, and return the one before it, whose totals are to be subtracted.
+        """Remember a point. Return the totals of the previous point, which the caller subtracts.
 
-        Return None if the point adds nothing: it is a base, or a repetition of one that was counted.
+        For a first point that counts as a whole, return NOTHING: totals of 0.
+
+        Return None if the point adds nothing: it is only a base for later points, or it repeats a point that was
+        counted.
         """
         with self._lock:
             _, before = self._points.get(key, (0, None))

@@ -23,7 +23,7 @@ class _Layer:
 
     def __init__(self, own: Any) -> None:
         self.own = own
-        """The attribute that the owner had itself, not inherited."""
+        """Attribute of the owner before the patch; `_MISSING` if the owner only inherited it."""
         self.active = True
 
 
@@ -35,8 +35,8 @@ _all_layers: Final[WeakKeyDictionary[Function, _Layer]] = WeakKeyDictionary()
 class Patch:
     """A wrapper in place of `owner.name`, a function of a module or a method of a class. Thread-safe.
 
-    `install` and `remove` may be called any number of times and in any order, also while others have put wrappers
-    on top. A patch that others cover stays in place when it is removed, and only passes calls on.
+    `install` and `remove` may be called any number of times and in any order, even if other libraries have put
+    wrappers on top. A removed patch that another wrapper covers stays in place: it only passes calls on.
     """
 
     def __init__(self, owner: Any, name: str, wrap: Callable[[Function], Function]) -> None:
@@ -67,9 +67,11 @@ class Patch:
                 self._put_on(stored)
 
     def remove(self) -> None:
-        """Restore the original. If another wrapper covers this one, only switch this one off.
+        """Restore the original function, unless another wrapper covers this one. Then only switch this wrapper off.
 
-        A patch that covers others of this class, which were removed before, restores what is below all of them.
+        Switched-off wrappers of other patches directly below this one are taken off, too. Example: patch A is
+        installed, then patch B. Removing A only switches A off. Removing B then takes off both, and the original
+        is back.
         """
         with _lock:
             for layer in self._layers.values():
@@ -92,7 +94,10 @@ class Patch:
         return _layer_of(_function(vars(self._owner).get(self._name)), _all_layers)
 
     def _reached(self, function: Any) -> _Layer | None:
-        """Return the wrapper that calls still reach, as far as `functools.wraps` of other wrappers shows it."""
+        """Return this patch's wrapper if calls of a function reach it, or None.
+
+        Wrappers of other libraries are looked through by their `__wrapped__`, which `functools.wraps` sets.
+        """
         for _ in range(_DEPTH):
             layer = _layer_of(function, self._layers)
             if layer is not None or function is None:

@@ -145,7 +145,7 @@ class GateCatalog:
         return with_labels(placed, ((AXIS, axis),)) if slash and matches else None
 
     def _present(self, name: str) -> str:
-        """Replace a word of requests of an earlier version in a name."""
+        """Return the current name for a name from an earlier version, such as `chat.itl` for `chat.chunk_gap`."""
         kind, _, word = name.rpartition(".")
         return words.name_of(kind, words.canonical(word)) if kind in self._issued else name
 
@@ -184,7 +184,7 @@ def with_labels(metric: GateMetric, labels: Labels) -> GateMetric:
 
 @dataclass(frozen=True, kw_only=True)
 class CounterSum:
-    """Counters that count as a single one."""
+    """Counters that a gate adds up with `sum(…)`."""
 
     metric: GateMetric
     """The metric, with all labels that tell this sum from others."""
@@ -205,7 +205,10 @@ class Summing:
     """A `sum(…)` of a gate, matched with the gate's other metrics."""
 
     def __init__(self, metric: GateMetric, others: Sequence[Labels], catalog: GateCatalog) -> None:
-        """Match the counters. `others`: labels of the sets of instruments that the rest of the gate is about."""
+        """Group the counters by the labels that they share with the other metrics of the gate.
+
+        `others` has the labels of each set of instruments that the other metrics use.
+        """
         self._metric = metric
         self._own = words.LABEL_OF.get(metric.name.rpartition(".")[2], "")
         counters = [item for item in catalog.named(metric.name) if item.kind == "counter"]
@@ -234,7 +237,11 @@ class Summing:
         return None
 
     def lonely(self) -> list[GateMetric]:
-        """Return the metrics of counters that match no other instrument of the gate."""
+        """Return the metrics of counters whose labels match no other instrument of the gate.
+
+        Example: in `sum(errors) / count(ttft)`, errors have `route=/a` and `route=/b`, but `ttft` only has
+        `route=/a`. Then `errors{route=/b}` is returned.
+        """
         return [self.named(apart) for apart in self._places if apart not in self._met]
 
     def _apart(self, labels: Labels) -> Labels:
@@ -243,5 +250,5 @@ class Summing:
         return tuple((key, value_by_key.get(key, "")) for key in self._keys)
 
     def _of_requests(self, apart: Labels) -> Labels:
-        """Drop the label that belongs to this counter and not to its requests."""
+        """Drop the label that only this counter has, such as the reason of a failure. Issued requests lack it."""
         return tuple(label for label in apart if label[0] != self._own)

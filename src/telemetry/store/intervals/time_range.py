@@ -1,4 +1,9 @@
-"""Selection of the intervals that cover a time range, from the best levels, reading little beyond their heads."""
+"""Reader of the stored intervals that cover a time range.
+
+The history has three levels, with intervals of 1, 10 and 60 s. The reader prefers the longest intervals that fit.
+Shorter ones fill the edges of the time range, and replace missing ones. To select an interval, the reader loads
+only its head if it has one: times, and positions of the series. Values are loaded on request.
+"""
 
 from __future__ import annotations
 
@@ -51,9 +56,10 @@ class OpenSegment(NamedTuple):
 
 
 class FoundInterval:
-    """An interval that, by its head, is complete in its file.
+    """An interval in a segment, with an intact head. An interval without a head has been read as a whole.
 
-    Reading it may raise OSError, and RunDirectoryError for data that has right checksums but can't be read.
+    Values are read from the file on request. This may raise OSError. It raises RunDirectoryError for data that has
+    right checksums but can't be decoded.
     """
 
     __slots__ = ("_data", "_steps", "end_ns", "place", "start_ns")
@@ -162,7 +168,7 @@ def _from(steps: SegmentSteps, first: int) -> FramePosition | None:
 
 
 class _Level:
-    """The intervals of one level, from its first segment to its last. It never goes back."""
+    """A forward reader of the intervals of one level, from its first segment to its last."""
 
     def __init__(self, opened: Sequence[OpenSegment]) -> None:
         self.torn: dict[Path, int] = {}
@@ -213,8 +219,8 @@ class RangeReader:
     def __init__(self, opened: Sequence[OpenSegment], start_ns: int, end_ns: int, longest_s: int) -> None:
         """Select intervals that overlap `[start_ns, end_ns)`.
 
-        Levels above `longest_s` are used only if no finer level has the data. At the edges of the time range the
-        finest intervals are used if a coarser one is not completely inside. `opened` is in the order of
+        Intervals longer than `longest_s` are used only if no finer level has the data. At the edges of the time
+        range, an interval that is partly outside is replaced by the finest ones. `opened` is in the order of
         `levels.segments`.
         """
         self._start_ns, self._end_ns, self._longest_s = start_ns, end_ns, longest_s
@@ -262,9 +268,9 @@ class RangeReader:
             yield from self._rolls(at - 1, first, end)
 
     def _is_split(self, at: int, interval: FoundInterval, *, overlaps: bool, jumped: bool) -> bool:
-        """Return whether finer intervals replace this one.
+        """Return whether to replace an interval by finer ones.
 
-        If the clock was changed, finer ones have the right times.
+        Finer intervals also have the right times after a change of the clock.
         """
         jumped = jumped or interval.end_ns < interval.start_ns
         inside = not jumped and self._start_ns <= interval.start_ns <= interval.end_ns <= self._end_ns

@@ -56,7 +56,7 @@ class Leaf:
 
 
 def root_table(series: int, leaves: Iterable[Leaf], roots: Mapping[int, int] | None = None) -> SeriesTable:
-    """The root's histogram: that of all leaves together."""
+    """Return the table of the root, which has the values of all leaves."""
     table = SeriesTable(PERCENTILES, 10)
     for number in range(series):
         table.add(f"s{number}", {}, "s")
@@ -75,7 +75,11 @@ def search_nodes(
     change: Callable[[Found], Found] = lambda found: found,
     most: int = 40,
 ) -> int:
-    """Run all passes over the nodes. Return their number. `change` changes each part on its way."""
+    """Run passes of the search over all leaves until the search is done. Return the number of passes.
+
+    `change` may alter each part of a leaf's answer before the root gets it. Raises AssertionError after `most`
+    passes.
+    """
     leaves = list(leaves)
     for passes in range(most):
         if search.done:

@@ -1,4 +1,7 @@
-"""Texts and distributions of steps on reported axes, for clients that ask for a step."""
+"""Tests of texts and distributions that belong to a step.
+
+They are kept only for an axis whose steps close by reports. A client that asks for the state of a step gets them.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,7 @@ def test_other_axes_and_records_without_a_step_keep_nothing() -> None:
 
 
 def test_clear_forgets_what_is_not_reported() -> None:
-    """A record that came after the request stays."""
+    """`clear` removes texts of steps that are not reported. A text that was recorded after the request stays."""
     bench = Bench(closing="reported")
     for step in (1, 2, 3):
         bench.steps.attach(note(step, "text"), step)

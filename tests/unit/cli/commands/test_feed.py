@@ -23,7 +23,7 @@ from telemetry.wire.snapshot import MetricsSnapshot
 
 @pytest.fixture
 def signals() -> Iterator[None]:
-    """Handlers are as they were afterwards."""
+    """Restore the signal handlers after the test."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield
     for number, handler in before.items():
@@ -31,7 +31,7 @@ def signals() -> Iterator[None]:
 
 
 class Snapshots:
-    """A subscription that says what it is told to."""
+    """A fake subscription that returns a snapshot for each state in `next`."""
 
     def __init__(self) -> None:
         self.next: list[str] = []
@@ -80,9 +80,9 @@ def test_a_run_that_takes_nothing_more_is_over(snapshots: Snapshots, state: str,
 def test_a_run_whose_aggregator_died_may_go_on(
     snapshots: Snapshots, now: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run with a dead aggregator may go on as long as others may start another.
+    """A run whose aggregator has died is over after RETURN_S. Until then another aggregator may be started.
 
-    An aggregator that is only silent is there.
+    An aggregator that is silent but accepts connections is not dead.
     """
     refuse(monkeypatch, False)
     with feed._EndWatch("ipc:///r") as watch:
@@ -125,7 +125,7 @@ def test_the_run_is_the_one_around_unless_one_is_named(root: Path, monkeypatch: 
 
 
 class Messages:
-    """A subscription that has these."""
+    """A fake subscription that returns these messages."""
 
     connected = ever_connected = True
 
@@ -144,7 +144,7 @@ class Messages:
 
 
 class Kind:
-    """A feed that takes anything, or breaks."""
+    """A fake feed that takes any message. The message `break` raises RuntimeError."""
 
     topics = (b"",)
     addresses = ()
@@ -162,7 +162,7 @@ class Kind:
 
 
 class Marked:
-    """A run that keeps its marks."""
+    """A fake run that keeps the text of each call of `mark` in a list."""
 
     def __init__(self) -> None:
         self.marks: list[str] = []

@@ -61,7 +61,10 @@ def requests(aggregator: FakeAggregator, kind: type) -> list[Any]:
 def test_the_command_is_watched_and_its_end_ends_the_run(
     aggregator: FakeAggregator, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The aggregator hears the process id, why it ended and its bill; the report goes to stderr."""
+    """The aggregator gets the process id of the command, and at the end its exit code and why it ended.
+
+    The report goes to stderr.
+    """
     assert main(["run", "--name", "mine", "--", sys.executable, "-c", "raise SystemExit(4)"]) == 4
     (watch,), (stop,) = requests(aggregator, Watch), requests(aggregator, Stop)
     assert (stop.reason, stop.interrupted) == ("the command exited with code 4", False)
@@ -126,7 +129,7 @@ def test_a_run_without_a_name_is_called_like_its_command(
 
 
 def test_a_command_that_is_not_there_still_ends_the_run(aggregator: FakeAggregator) -> None:
-    """127, nothing is watched, and the reason is passed on."""
+    """A command that can't be started gives exit code 127. The aggregator gets the reason and watches nothing."""
     assert main(["run", "--quiet", "--", "no-such-command"]) == 127
     assert requests(aggregator, Watch) == []
     (stop,) = requests(aggregator, Stop)
@@ -153,7 +156,7 @@ def test_quiet_is_quiet(aggregator: FakeAggregator, capsys: pytest.CaptureFixtur
 def test_a_viewer_without_a_terminal_starts_nothing(
     aggregator: FakeAggregator, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit 2, and what to do instead."""
+    """`--tui` without a terminal gives exit code 2, and the message says what to do instead."""
     assert main(["run", "--tui", "--", "true"]) == 2
     assert "--tui requires a terminal on stdin and stderr (remove --tui" in capsys.readouterr().err
     assert not hasattr(aggregator, "asked")
@@ -180,7 +183,7 @@ def test_no_command_starts_nothing(aggregator: FakeAggregator, capsys: pytest.Ca
 def test_gates_have_a_place_among_the_exit_codes(
     aggregator: FakeAggregator, gates: list[str], code: int, strict: bool, expected: int
 ) -> None:
-    """The command's own, then 99, 3, and 4."""
+    """The exit code of a failed command comes first, then 99 (gate failed), 3 (inconclusive) and 4 (incomplete)."""
     flags = [word for gate in gates for word in ("--gate", gate)] + (["--strict"] if strict else [])
     command = [sys.executable, "-c", f"raise SystemExit({code})"]
     assert main(["run", "--quiet", *flags, "--", *command]) == expected
@@ -189,7 +192,7 @@ def test_gates_have_a_place_among_the_exit_codes(
 def test_a_gate_that_can_t_be_read_starts_nothing(
     aggregator: FakeAggregator, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nor do flags that have no gate to be about."""
+    """A gate that can't be parsed gives exit code 2. So does a flag for gates if there is no gate."""
     assert main(["run", "--gate", "lost = 0", "--", "true"]) == 2
     assert main(["run", "--abort-on-fail", "--", "true"]) == 2
     assert main(["run", "--baseline", "latest", "--", "true"]) == 2
@@ -223,7 +226,11 @@ sys.exit(0 if state == "done" else 6)
 
 @pytest.fixture
 def writer(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a writer that does nothing but say that it is done, or not."""
+    """Replace the program that writes to the backend `mine` by a script, and return the backend's folder.
+
+    The script delivers nothing. Its status file says `done` if the options contain "done", and `undelivered`
+    otherwise.
+    """
     program = root.parent / "writer.py"
     program.write_text(WRITER)
     monkeypatch.setattr("telemetry.supervise.writers.telemetry_command", lambda: [sys.executable, str(program)])
@@ -232,7 +239,7 @@ def writer(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def whole_run(aggregator: FakeAggregator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run whose result is complete, which no aggregator in a thread has, with an undelivered backend."""
+    """Make the result of the run complete, which it never is with the fake aggregator."""
 
     def complete(report: Report, command: CommandFacts) -> Report:
         return replace(report, snapshot=replace(report.snapshot, completeness="complete", command=command))
@@ -254,8 +261,10 @@ def test_a_backend_gets_the_run(
 def test_what_a_backend_has_not_got_is_said(
     whole_run: None, writer: Path, capsys: pytest.CaptureFixture[str], flags: list[str], expected: int
 ) -> None:
-    """However quiet, and how to deliver it later; a failure of a backend is none of the run, unless that is
-    wanted."""
+    """Undelivered records are reported even with `--quiet`, with the command that delivers them.
+
+    They change the exit code only with `--strict`.
+    """
     assert main(["run", "--to", "jsonl:as=mine", "--quiet", *flags, "true"]) == expected
     said = capsys.readouterr().err
     assert f"mine: 3 records are not delivered (no route); telemetry export --resume {writer.parents[1]}\n" in said
@@ -290,6 +299,6 @@ def test_the_settings_name_backends_too(
     "flags", [["--to", "jsnl"], ["--to", "jsonl", "--to", "jsonl"], ["--to", "jsonl", "--every", "0.5"]]
 )
 def test_backends_that_can_t_be_start_nothing(aggregator: FakeAggregator, flags: list[str]) -> None:
-    """A word nobody knows, two of one name, readings without end."""
+    """An unknown backend, two backends of one name, and an interval that is too short give exit code 2."""
     assert main(["run", *flags, "true"]) == 2
     assert not hasattr(aggregator, "asked")

@@ -278,7 +278,10 @@ def test_settings_that_differ_are_told(run: Run) -> None:
 
 
 def test_with_one_run_a_side_a_calibration_says_whether_noise_reaches_so_far(run: Run) -> None:
-    """Still no verdict: nobody knows what else changed between the two."""
+    """A calibration tells whether the difference of two single runs exceeds the noise.
+
+    There is still no verdict: something else may have changed between the two runs.
+    """
     known = MetricNoise(of="series", statistic="p50", name="latency", values=[0.95, 1.05] * 5)
     calibration = Calibration(name="bench", metrics=[known])
     found = compare([run(10.0)], [run(20.0)], calibration=calibration)
@@ -366,7 +369,10 @@ def test_one_side_after_the_other_is_said(by_turns: ByTurns, run: Run) -> None:
 
 
 def test_percentiles_nobody_can_compare_are_noted(run: Run, series: Any) -> None:
-    """Each has a row without numbers, with the number of values it takes. No row counts for the verdict."""
+    """A percentile with too few values has a row without numbers. The reason tells how many values it needs.
+
+    Such rows don't count for the verdict.
+    """
     found = compare(*[[run(series=[series(name, 10.0) for name in "ab"]) for _ in "12"] for _ in "12"])
     left = [one for one in found.metrics if one.verdict == "left_out"]
     assert [(one.name, one.statistic, one.before) for one in left] == [("a", "p99.9", None), ("b", "p99.9", None)]
@@ -439,7 +445,7 @@ def test_both_sides_need_runs(run: Run, side: int) -> None:
 
 
 def test_a_run_is_on_one_side_once(run: Run) -> None:
-    """Twice would be a sample of itself."""
+    """A run that is given twice, on one side or on both, raises UsageError."""
     one = run()
     with pytest.raises(UsageError, match="is given twice"):
         compare([one], [run(), one])
@@ -463,7 +469,10 @@ def test_steps_of_two_single_runs_differ_or_not(run: Run, last: float, verdict: 
 
 
 def test_the_speed_of_steps_of_two_single_runs_is_not_exact(run: Run) -> None:
-    """Unlike a value of steps: another run would have another speed."""
+    """The speed of steps in two single runs gets the verdict `cannot_tell`.
+
+    A repeated run would have another speed. Values of steps, such as the last loss, are compared as exact numbers.
+    """
 
     def trained(ended_s: int) -> Report:
         axis = AxisStat(

@@ -21,7 +21,7 @@ from telemetry.wire.snapshot import Accounting, CommandFacts, CounterStat, Exten
 
 @dataclass
 class Once(Fake):
-    """Notes what its windows are asked for."""
+    """A fake run that keeps the instruments of each call of `windows` in a list."""
 
     asked: list[list[GateInstrument]] = field(default_factory=list)
 
@@ -153,7 +153,7 @@ def test_counters_gauges_and_facts() -> None:
 
 
 def test_a_command_that_a_signal_ended_has_the_code_a_shell_gives_it() -> None:
-    """128 + n; without a command nothing can be said."""
+    """A command that a signal ended has the exit code 128 + n. Without a command, the gate is inconclusive."""
     snapshot = MetricsSnapshot(run_id="r", name="n", command=CommandFacts(argv=["x"], signal="SIGTERM"))
     assert one("command.exit_code == 143", Fake(snapshot=snapshot)).outcome == "pass"
     outcome, reason = said("command.exit_code == 0", Fake())
@@ -300,7 +300,7 @@ def test_confident_takes_counts_as_they_are() -> None:
 
 
 def test_confident_of_a_mean() -> None:
-    """1.96 standard errors to each side, from 30 values on."""
+    """`confident` takes 1.96 standard errors to each side of a mean. It needs at least 30 values."""
     assert said("mean(ttft) < 520ms", THOUSAND, confident=True)[0] == "pass"
     assert said("mean(ttft) < 510ms", THOUSAND, confident=True)[0] == "inconclusive"
     outcome, reason = said("mean(ttft) < 1h", series(1, 2, 3), confident=True)
@@ -458,7 +458,7 @@ def test_no_whole_window_is_inconclusive() -> None:
 
 
 def test_a_history_that_can_t_be_read_is_inconclusive(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run still has its other gates."""
+    """A gate on windows is inconclusive if the history can't be read. It raises no error, so other gates go on."""
 
     def refuse(*_: object) -> None:
         raise RunDirectoryError("no history to read")
@@ -468,7 +468,7 @@ def test_a_history_that_can_t_be_read_is_inconclusive(monkeypatch: pytest.Monkey
 
 
 def test_counters_have_no_events_in_a_window() -> None:
-    """The history knows increases."""
+    """A window has the increase of a counter, but not its number of events."""
     run = Fake(counters={ERRORS: 5})
     run.parts = [replace(run, whole=False, start_s=0.0, end_s=10.0)]
     assert one("value(errors) < 6 in every 10s", run).outcome == "pass"
@@ -508,7 +508,7 @@ def test_a_name_of_several_label_sets_is_a_gate_on_each() -> None:
 
 
 def test_a_set_that_is_not_whole_is_inconclusive() -> None:
-    """A ratio needs both of the same labels."""
+    """A ratio is inconclusive for a label set that only one of its terms has."""
     run = Fake({FAST: range(100), SLOW: range(100), TTFT: range(5)})
     run.counters = {replace(REQUESTS, labels=FAST.labels): 5, replace(REQUESTS, labels=SLOW.labels): 5}
     found = check_one(parse("count(ttft)/count(requests) < 50"), run)
@@ -520,7 +520,11 @@ def test_a_set_that_is_not_whole_is_inconclusive() -> None:
 
 
 def test_a_share_of_requests_that_all_failed_fails() -> None:
-    """Each window by itself: in one everything completed, in none everything failed, and in one nobody knows."""
+    """A share of completed requests is judged for each window of the load generator on its own.
+
+    It passes in a window where all requests completed, and fails where all failed. It is inconclusive in a lossy
+    run.
+    """
     issued, latency = (
         GateInstrument(*what) for what in (("counter", "q.issued", (), "requests"), ("series", "q.latency"))
     )
@@ -541,7 +545,10 @@ def test_a_share_of_requests_that_all_failed_fails() -> None:
 
 
 def test_units_that_don_t_go_together() -> None:
-    """A caret under the other side, and both kinds."""
+    """A gate that compares or adds different units, such as `p99(ttft) < 5MiB`, raises UsageError.
+
+    The message marks the part with the wrong unit by carets: `^^^^` below `5MiB`.
+    """
     for text, place in [
         ("p99(ttft) < 5MiB", "            ^^^^"),
         ("p99(ttft) < 5%", "            ^^"),

@@ -112,7 +112,7 @@ def test_a_percentile_is_lost_after_it_failed_for_a_while() -> None:
 
 
 def test_a_percentile_that_recovers_begins_anew() -> None:
-    """The time before does not count."""
+    """A percentile that fails again after a recovery gets the full time again before its gate is lost."""
     watch = watching("p99(ttft) < 50ms")
     assert said(watch, snapshot(1)) == [("p99(ttft) < 50ms", False)]
     assert said(watch, snapshot(2, value_ms=10)) == []
@@ -124,14 +124,14 @@ def test_a_percentile_that_recovers_begins_anew() -> None:
     "text", ["rate(errors) > 1", "value(errors) > 10", "rate(ttft)/rate(errors) < 1%", "lost > 3"]
 )
 def test_what_may_come_right_is_never_said(text: str) -> None:
-    """A lower limit on what grows, a rate, a share."""
+    """A failing gate that may still pass is not reported: a lower limit on a growing value, a rate, a share."""
     watch = watching(text)
     for at_s in (1, 5, 30, 300):
         assert said(watch, snapshot(at_s, errors=1)) == []
 
 
 def test_too_few_values_are_not_failing() -> None:
-    """Nor is a series that has not come."""
+    """A percentile with too few values does not fail. A series that is not there yet does not fail, either."""
     watch = watching("p50(ttft) < 99ms", "p99(nobody) < 1ms")
     assert said(watch, snapshot(1, count=0)) == []
     assert said(watch, snapshot(2, count=5)) == []
@@ -160,7 +160,7 @@ def test_windows_without_a_history_are_left_for_the_end(tmp_path: Path) -> None:
 
 
 def test_a_gate_that_makes_no_sense_is_an_error_once() -> None:
-    """The others go on."""
+    """A gate with wrong units raises UsageError once. The other gates are still judged."""
     watch = watching("p99(ttft) < 5MiB", "value(errors) < 5")
     with pytest.raises(UsageError, match="can't be compared"):
         list(watch.look(snapshot(1)))
@@ -204,7 +204,7 @@ def directory(tmp_path: Path) -> RunDirectory:
 
 
 def test_a_loss_that_is_not_finite_ends_a_run_after_a_while(directory: RunDirectory) -> None:
-    """One that is only too high may still fall."""
+    """A loss that stays NaN or infinite fails its gate after a while. A loss that is too high may still fall."""
     watch = watching("last(loss) < 0.1", directory=directory)
     assert said(watch, training(directory, 1, 2.0)) == []
     assert said(watch, training(directory, 2, 2.0, None)) == [("last(loss) < 0.1", False)]
@@ -234,7 +234,11 @@ def test_extremes_of_steps_need_the_record_log(directory: RunDirectory) -> None:
 
 
 def test_a_share_is_final_after_ten_seconds_with_its_whole_interval() -> None:
-    """A share is final after its whole interval has failed for ten seconds, as a percentile is."""
+    """A gate on a share, such as `share(ttft < 50ms) >= 99%`, fails for good after failing for ten seconds.
+
+    During this time the whole confidence interval of the share must be below the limit. Gates on percentiles work
+    in the same way.
+    """
     watch = watching("share(ttft < 50ms) >= 99%")
     assert said(watch, snapshot(1)) == [("share(ttft < 50ms) >= 99%", False)]
     assert said(watch, snapshot(1 + limits.GATE_ABORT_AFTER_S)) == [("share(ttft < 50ms) >= 99%", True)]

@@ -47,7 +47,7 @@ def played() -> Scene:
 
 
 def said(grid: Grid) -> list[str]:
-    """The heads between the rows."""
+    """Return the texts of the headings between the rows."""
     return [" ".join(cell.text for cell in row.cells) for row in grid.rows if row.heading]
 
 
@@ -65,7 +65,7 @@ def test_where_the_requests_are() -> None:
 
 
 def test_why_they_failed_and_how_they_finished() -> None:
-    """The most frequent first."""
+    """Reasons of failures, and how requests finished, are listed with the most frequent first."""
     assert said(requests(llm(), View()).request_counts) == [
         "  failed: http_503 40 · timeout 30",
         "  finished: stop 900 · length 20",
@@ -73,7 +73,7 @@ def test_why_they_failed_and_how_they_finished() -> None:
 
 
 def test_what_is_odd_is_said_only_where_it_happens() -> None:
-    """Requests of which nothing was heard in time, and calls for those that had ended."""
+    """Headings for expired requests, late calls and times out of order appear only if there are any."""
     odd = [counter("llm.issued", 9), counter("llm.expired", 2), counter("llm.after_end", 3)]
     odd.append(counter("llm.out_of_order", 4))
     assert said(requests(llm(counters=odd), View()).request_counts) == [
@@ -120,7 +120,7 @@ def test_of_long_reasons_stays_what_tells_them_apart(width: int, words: str) -> 
 
 
 def test_a_reason_without_end_keeps_its_count() -> None:
-    """Both ends of it stay."""
+    """A long reason is shortened in the middle and keeps its count."""
     assert by_count({"x" * 90 + "end": 7}, 20) == "xxxxxxxxx…xxxxxend 7"
 
 
@@ -134,9 +134,10 @@ def test_rates_of_the_last_seconds_and_of_the_whole_run() -> None:
 
 
 def test_series_have_no_rate_beside_those_by_definition() -> None:
-    """Series have no rate beside the rates by definition.
+    """The table of series has no `rate` column for a whole run.
 
-    By the length of the whole run it would differ from that of their requests.
+    Its rate would be the count divided by the length of the run. The rates in the table of requests divide by
+    other times, so the two tables could contradict each other.
     """
     now, whole = requests(llm(), View()).series, requests(llm(), RUN).series
     assert "rate" in [head.key for head in now.columns]
@@ -295,7 +296,7 @@ def test_compared_with_a_baseline() -> None:
 
 
 def test_names_from_outside_are_printable() -> None:
-    """Kinds, labels and reasons."""
+    """Control characters in kinds, labels and reasons are escaped."""
     counters = [counter("a\x1b.issued", 1, x="\x07"), counter("a\x1b.failed", 1, x="\x07", reason="\x1b[2J")]
     found = requests(llm(counters=counters), View()).request_counts
     assert column(found, "name") == ["a\\x1b{x=\\x07}"]

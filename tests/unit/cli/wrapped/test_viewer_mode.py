@@ -287,9 +287,9 @@ def test_a_signal_before_the_result_leaves_no_viewer_behind(user: Desk, tmp_path
     program = (
         "import os, signal, sys\n"
         "from telemetry.cli.wrapped.terminal import Terminal\n"
-        "from telemetry.cli.wrapped.viewer_mode import ViewerStage\n"
+        "from telemetry.cli.wrapped.viewer_mode import ViewerMode\n"
         f"viewer = [sys.executable, '-c', {VIEWER!r}]\n"
-        "with ViewerStage(Terminal(0, 2), (0, 1, 2), lambda *_: viewer) as stage:\n"
+        "with ViewerMode(Terminal(0, 2), (0, 1, 2), lambda *_: viewer) as stage:\n"
         f"    stage.begin({str(tmp_path)!r}, os.environ)\n"
         "    print('waits', flush=True)\n"
         "    while True: signal.pause()\n"

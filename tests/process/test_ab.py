@@ -319,6 +319,28 @@ def test_recorded_figures_are_compared(ground: Any) -> None:
     assert runs < {run["run_id"] for run in json.loads(out)}
 
 
+def test_more_failed_requests_are_the_verdict(ground: Any) -> None:
+    """A side that fails nearly all requests at once is worse, although its latency is lower."""
+    program = ground.program(
+        "failing.py",
+        "import sys, telemetry\n"
+        "with telemetry.start('job') as run:\n"
+        "    latency, requests = run.series('latency', unit='ms'), run.requests('chat')\n"
+        "    for number in range(200):\n"
+        "        request = requests.issue()\n"
+        "        latency.record(float(sys.argv[1]))\n"
+        "        request.fail('refused') if number % 100 < int(sys.argv[2]) else request.complete()\n",
+    )
+    command = ("--", sys.executable, program)
+    words = ("--metric", "latency:p50", "--warmup", "0", "--json", *command, "2", "0", *command, "1", "99")
+    code, out, err = ground.run("ab", *words)
+    assert code == 99, err
+    result = json.loads(out)
+    assert result["conclusion"].startswith("1 99 fails more requests (0 % before, 99 % after, ")
+    assert (result["ending"], result["failures"]["verdict"]) == ("decided", "worse")
+    assert [verdict["verdict"] for verdict in result["verdicts"]] == ["cannot_tell"]
+
+
 def test_runs_with_other_numbers_of_requests_are_no_pair(ground: Any) -> None:
     """Such pairs are void; a figure that does not exist is an error after the first pair."""
     program = ground.program("job.py", RECORDED)

@@ -12,7 +12,7 @@ import msgspec
 
 from telemetry.common import formatting
 from telemetry.common.formatting import NOTHING, number_of, printable, printable_json
-from telemetry.judge.ab.model import SIDES, AbFigure, AbResult, FigureVerdict, Side, Verdict
+from telemetry.judge.ab.model import SIDES, AbFigure, AbResult, FailedRequests, FigureVerdict, Side, Verdict
 from telemetry.report import markdown, text
 from telemetry.report.table import DOT, ReportTable, Section, TableColumn, without_empty_columns, wrapped
 from telemetry.report.text import INDENT
@@ -37,6 +37,8 @@ _COLORS: Final[dict[Verdict, str]] = {
 
 def conclusion(result: AbResult) -> str:
     """Return the verdict in one sentence."""
+    if result.failures is not None:
+        return _of_failures(result, result.failures)
     if result.settings.same:
         return _of_machine(result)
     verdict = result.verdict
@@ -98,6 +100,8 @@ def notes(result: AbResult) -> Iterator[str]:
     """Yield void pairs, figures beside those that decide, and why no more pairs were run."""
     reasons = Counter(pair.void for pair in result.pairs if pair.void)
     yield from (f"{number_of(number, 'pair')} void: {reason}" for reason, number in reasons.most_common())
+    if result.failures is not None:
+        yield "no figure has a verdict: a side that fails more requests is measured by other requests"
     beside = [figure.name for figure in result.figures if not figure.decides]
     if beside:
         yield f"shown beside, without a part in the verdict: {', '.join(beside)}"
@@ -142,8 +146,11 @@ def ab_junit(result: AbResult) -> str:
     """Return JUnit XML with a case for each figure that decides, ending with a newline.
 
     A figure that is worse fails, one that can't be told is skipped. Without figures, there is one skipped case.
+    Shares of failed requests that differ are a case too.
     """
     states = result.deciding or [FigureVerdict(figure="pairs")]
+    if result.failures is not None:
+        states = [FigureVerdict(figure="failed requests", verdict=result.failures.verdict), *states]
     suite = Element("testsuite", name="telemetry ab", tests=str(len(states)), time=f"{result.seconds:.3f}")
     for state in states:
         case = SubElement(suite, "testcase", classname="telemetry.ab", name=printable(state.figure), time="0")
@@ -167,6 +174,8 @@ def progress(result: AbResult) -> str:
     parts = [f"pair {result.valid_pairs} of {result.most_pairs}"]
     if newest is not None and newest.void:
         parts.append(f"void: {newest.void}")
+    if result.failures is not None:
+        parts.append(f"failed requests: {_failed(result.failures)}")
     for state in result.deciding:
         verdict = "not yet" if state.verdict == "cannot_tell" else VERDICT_WORDS[state.verdict]
         difference = formatting.signed_percent(state.difference)
@@ -185,6 +194,17 @@ def interval(state: FigureVerdict) -> str:
     if state.low is None or state.high is None:
         return "no limits yet"
     return f"{_short_percent(state.low)} to {_short_percent(state.high)}"
+
+
+def _of_failures(result: AbResult, failures: FailedRequests) -> str:
+    after, about = result.settings.labels[1], f"{_failed(failures)}, {number_of(result.valid_pairs, 'pair')}"
+    if failures.verdict == "worse":
+        return f"{after} fails more requests ({about}), so other figures can't be compared"
+    return f"can't tell: the share of failed requests differs ({about})"
+
+
+def _failed(failures: FailedRequests) -> str:
+    return f"{formatting.percent(failures.before)} before, {formatting.percent(failures.after)} after"
 
 
 def _of_machine(result: AbResult) -> str:

@@ -10,7 +10,17 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.report.html.samples import EVIL
 
-from telemetry.judge.ab.model import AbFigure, AbPair, AbResult, AbRun, AbSettings, Ending, FigureVerdict, Verdict
+from telemetry.judge.ab.model import (
+    AbFigure,
+    AbPair,
+    AbResult,
+    AbRun,
+    AbSettings,
+    Ending,
+    FailedRequests,
+    FigureVerdict,
+    Verdict,
+)
 from telemetry.report import formats_of, render_as
 from telemetry.report.ab import conclusion, progress
 
@@ -137,6 +147,33 @@ def test_the_same_command_says_what_the_machine_can_find() -> None:
     assert conclusion(result(alarm, settings=same)) == (
         "false alarm: the same command is 4.1 % slower (wall time; 3.2 % to 5 %, 17 pairs)"
     )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words"),
+    [
+        (
+            "worse",
+            "./after fails more requests (0.1 % before, 99 % after, 17 pairs), so other figures can't be compared",
+        ),
+        ("cannot_tell", "can't tell: the share of failed requests differs (0.1 % before, 99 % after, 17 pairs)"),
+    ],
+)
+@pytest.mark.parametrize("same", [False, True])
+def test_failed_requests_come_first(verdict: Verdict, words: str, same: bool) -> None:
+    """Shares of failed requests that differ are the verdict, in each form."""
+    settings = replace(SETTINGS, same=same)
+    failed = replace(
+        result(state("cannot_tell", 9.0, 8.0, 10.0), settings=settings),
+        failures=FailedRequests(before=0.001, after=0.99, verdict=verdict),
+    )
+    assert conclusion(failed) == words
+    assert failed.verdict == verdict
+    assert "no figure has a verdict: a side that fails more" in render_as("ab", failed)
+    assert "failed requests: 0.1 % before, 99 % after" in progress(failed)
+    root = ElementTree.fromstring(render_as("ab", failed, "junit"))
+    assert [case.get("name") for case in root.iter("testcase")] == ["failed requests", "wall time"]
+    assert (root.get("failures"), root.get("skipped")) == (("1", "1") if verdict == "worse" else ("0", "2"))
 
 
 def test_markdown_has_the_same_lines() -> None:

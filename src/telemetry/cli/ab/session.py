@@ -96,7 +96,8 @@ class AbSession:
     def _write(self) -> None:
         """Write the pairs so far, with what they show."""
         seconds = time.monotonic() - self._begun_s
-        self.result = replace(self.result, verdicts=self._judge.verdicts(), seconds=seconds)
+        judge = self._judge
+        self.result = replace(self.result, verdicts=judge.verdicts(), failures=judge.failures, seconds=seconds)
         self.result = replace(self.result, ending=self._ending())
         write_json(self._directory / FILE, self.result)
 
@@ -154,6 +155,7 @@ class AbSession:
         failure = wording.failure(report.snapshot) or child.failure
         if not failure and report.completeness != "complete":
             failure = f"the result is {report.completeness}"
+        requests = request_counts(report.snapshot)
         figures = {figure: reading for figure, reading in readings(report).items() if reading.value is not None}
         self._units |= {figure: reading.unit for figure, reading in figures.items()}
         return AbRun(
@@ -163,7 +165,9 @@ class AbSession:
                 if reading.value is not None and self._is_chosen(figure)
             },
             failure=failure,
-            requests=int(sum(counts.issued for counts in request_counts(report.snapshot))),
+            requests=int(sum(counts.issued for counts in requests)),
+            ended=int(sum(counts.ended for counts in requests)),
+            failed=int(sum(counts.failures + counts.expired for counts in requests)),
             run_id=run_id,
         )
 

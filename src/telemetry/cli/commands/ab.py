@@ -122,7 +122,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _code(result: AbResult) -> Exit:
-    if result.settings.same:
+    if result.settings.same and result.failures is None:
         is_false_alarm = any(state.verdict not in ("same", "cannot_tell") for state in result.deciding)
         return Exit.GATE_FAILED if is_false_alarm else Exit.OK if result.valid_pairs else Exit.INCONCLUSIVE
     codes = {"worse": Exit.GATE_FAILED, "cannot_tell": Exit.INCONCLUSIVE}

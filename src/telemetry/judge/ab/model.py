@@ -78,6 +78,10 @@ class AbRun(Struct, frozen=True, kw_only=True):
     """Reason why the run can't be used, such as `exit code 1`; empty if it can."""
     requests: int = 0
     """Number of requests that it recorded."""
+    ended: int = 0
+    """Number of requests with an outcome."""
+    failed: int = 0
+    """Number of requests that failed or expired."""
     run_id: str = ""
     """Id of its run directory, beside the file; empty without recording."""
 
@@ -91,6 +95,15 @@ class AbPair(Struct, frozen=True, kw_only=True):
     """Side that ran first, or on the lower cores."""
     void: str = ""
     """Reason why the pair is not used; empty if it is."""
+
+
+class FailedRequests(Struct, frozen=True, kw_only=True):
+    """The shares of failed requests of both sides, if they differ. Then figures are of different requests."""
+
+    before: float
+    after: float
+    verdict: Verdict = "cannot_tell"
+    """`worse` if the pairs show that the side after fails more."""
 
 
 class FigureVerdict(Struct, frozen=True, kw_only=True):
@@ -127,6 +140,8 @@ class AbResult(Struct, frozen=True, kw_only=True):
     figures: list[AbFigure] = []
     pairs: list[AbPair] = []
     verdicts: list[FigureVerdict] = []
+    failures: FailedRequests | None = None
+    """Failed requests of both sides; null unless their shares differ."""
     ending: Ending = ""
 
     @property
@@ -141,7 +156,12 @@ class AbResult(Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> Verdict:
-        """The worst verdict of the figures that decide; `cannot_tell` without figures."""
+        """The worst verdict of the figures that decide; `cannot_tell` without figures.
+
+        If the shares of failed requests differ, it is the verdict on these.
+        """
+        if self.failures is not None:
+            return self.failures.verdict
         verdicts = {verdict.verdict for verdict in self.deciding}
         order: tuple[Verdict, ...] = ("worse", "cannot_tell", "changed", "better", "same")
         return next((verdict for verdict in order if verdict in verdicts), "cannot_tell")

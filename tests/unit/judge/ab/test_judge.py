@@ -117,6 +117,59 @@ def test_figures_that_do_not_decide_do_not_delay_those_that_do() -> None:
     assert both.verdicts()[1].verdict == "cannot_tell"
 
 
+def requests(before: int, after: int, ended: int = 1_000, ratio: float = 10.0) -> AbPair:
+    """A pair whose sides fail these numbers of requests."""
+    sides = [
+        AbRun(values={"wall time": value}, ended=ended, failed=failed)
+        for value, failed in ((1.0, before), (ratio, after))
+    ]
+    return AbPair(before=sides[0], after=sides[1], first="before")
+
+
+def test_requests_that_fail_are_no_slower_requests() -> None:
+    """99 % failures are not "+900 %": no figure has a verdict from the first pair on; more pairs show `worse`."""
+    judge = AbJudge(SETTINGS, [WALL])
+    verdicts = []
+    while not judge.is_decided:
+        judge.add(requests(1, 990))
+        assert judge.verdicts()[0].verdict == "cannot_tell"
+        assert judge.failures is not None
+        assert (judge.failures.before, judge.failures.after) == (0.001, 0.99)
+        verdicts.append(judge.failures.verdict)
+    assert verdicts == ["cannot_tell"] * (len(verdicts) - 1) + ["worse"]
+    assert 5 <= len(verdicts) <= 12
+
+
+def test_fewer_failures_are_no_better_figures() -> None:
+    """A side after that fails less can't be told, and more pairs would not help."""
+    judge = judged(SETTINGS, (WALL,), *[requests(990, 1)] * 20)
+    assert judge.failures is not None
+    assert judge.failures.verdict == "cannot_tell"
+    assert judge.is_decided
+    assert judge.verdicts()[0].verdict == "cannot_tell"
+
+
+def test_failures_of_one_run_are_not_worse() -> None:
+    """Requests that fail together in one run take the verdict away, and blame no side."""
+    judge = judged(SETTINGS, (WALL,), *[requests(3, 3)] * 20, requests(3, 900), *[requests(3, 3)] * 20)
+    assert judge.failures is not None
+    assert judge.failures.verdict == "cannot_tell"
+    assert not judge.is_decided
+
+
+def test_as_many_failures_on_both_sides_change_nothing() -> None:
+    """Of 300 comparisons with a look after each of 60 pairs, nearly all find that equal shares do not differ."""
+    assert judged(SETTINGS, (WALL,), *[requests(50, 50)] * 20).verdicts()[0].verdict == "worse"
+    different = 0
+    for failed in RNG.binomial(400, 0.05, size=(300, 60, 2)):
+        judge, looks = AbJudge(SETTINGS, []), []
+        for before, after in failed.tolist():
+            judge.add(requests(before, after, 400))
+            looks.append(judge.failures)
+        different += any(looks)
+    assert different <= 6
+
+
 def test_without_figures_nothing_is_decided() -> None:
     """No figure is no decision."""
     judge = judged(SETTINGS, ())

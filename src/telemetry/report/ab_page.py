@@ -22,6 +22,7 @@ _LOOKS: Final[dict[Verdict, tuple[str, str]]] = {
     "same": ("calm", "="),
     "cannot_tell": ("warn", "?"),
 }
+_FOREST: Final = "Interval of the difference of each figure; the dotted lines bound differences that don't matter"
 _MOST_CHARTS: Final = 12
 _WIDTH: Final = 720
 _LEFT: Final = 190
@@ -63,7 +64,11 @@ def _figures(result: AbResult) -> str:
 
 
 def _forest(result: AbResult) -> str:
-    """Return the interval of each figure as a bar, around the range of differences that don't matter."""
+    return f'<div class="plot" id="forest">{forest(result)}</div><p class="soft">{escape(_FOREST)}.</p>'
+
+
+def forest(result: AbResult) -> str:
+    """Return an SVG element with the interval of each figure as a bar."""
     states = {state.figure: state for state in result.verdicts}
     rows = [states[figure.name] for figure in ab.ordered(result)]
     least = result.settings.min_effect
@@ -86,10 +91,9 @@ def _forest(result: AbResult) -> str:
         f"{escape(formatting.signed_percent(float(f'{value:.2g}')))}</text>"
         for value in dict.fromkeys((low, 0.0, high))
     ]
-    label = "Interval of the difference of each figure; the dotted lines bound differences that don't matter"
     return (
-        f'<div class="plot" id="forest"><svg viewBox="0 0 {_WIDTH} {bottom + 20}" width="{_WIDTH}" role="img" '
-        f'aria-label="{escape(label)}">{"".join(parts)}</svg></div><p class="soft">{escape(label)}.</p>'
+        f'<svg viewBox="0 0 {_WIDTH} {bottom + 20}" width="{_WIDTH}" role="img" '
+        f'aria-label="{escape(_FOREST)}">{"".join(parts)}</svg>'
     )
 
 

@@ -17,7 +17,7 @@ from telemetry.errors import TelemetryError, UsageError
 def commit_of(ref: str) -> str:
     """Return the full hash of a commit. Raises UsageError if the repository here does not have it."""
     try:
-        return _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+        return git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
     except TelemetryError:
         raise UsageError(f"{ref!r} is no commit of a git repository here", hint="git log --oneline --all") from None
 
@@ -28,13 +28,13 @@ def checkouts(commits: Sequence[str], cwd: str, prepare: Callable[[str], None]) 
 
     All checkouts are removed at the end. Raises TelemetryError.
     """
-    here = _git("rev-parse", "--show-prefix", cwd=cwd)
+    here = git("rev-parse", "--show-prefix", cwd=cwd)
     folder = Path(tempfile.mkdtemp(prefix="telemetry-ab-"))
     try:
         folders = []
         for number, commit in enumerate(commits):
             checkout = folder / f"{'ab'[number]}-{commit[:12]}"
-            _git("worktree", "add", "--detach", "--force", str(checkout), commit, cwd=cwd)
+            git("worktree", "add", "--detach", "--force", str(checkout), commit, cwd=cwd)
             folders.append(os.path.join(checkout, here))
             if not os.path.isdir(folders[-1]):
                 raise UsageError(f"commit {commit[:12]} has no folder {here}")
@@ -42,11 +42,14 @@ def checkouts(commits: Sequence[str], cwd: str, prepare: Callable[[str], None]) 
         yield folders
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        _git("worktree", "prune", cwd=cwd)
+        git("worktree", "prune", cwd=cwd)
 
 
-def _git(*arguments: str, cwd: str | None = None) -> str:
-    """Run git, out of reach of the terminal's Ctrl-C. Return its output without its last line break."""
+def git(*arguments: str, cwd: str | None = None) -> str:
+    """Run git, out of reach of the terminal's Ctrl-C. Return its output without its last line break.
+
+    Raises TelemetryError.
+    """
     try:
         done = subprocess.run(
             ["git", *arguments], cwd=cwd, capture_output=True, text=True, check=False, start_new_session=True

@@ -86,6 +86,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="go on with the pairs of an earlier call (default: the newest); --pairs and --budget may be larger",
     )
+    parser.add_argument(
+        "--summary",
+        metavar="FILE",
+        help="write Markdown of at most 30 lines for a pull request to this file, and a picture beside it (.svg)",
+    )
+    parser.add_argument(
+        "--annotate",
+        choices=("github", "gitlab"),
+        help="print the text as a section of a job's log, and the verdict so that the page of the job shows it",
+    )
     find_run.add_dir_argument(parser)
     add_output_arguments(parser, FORMATS, STEM)
     parser.add_argument(
@@ -97,6 +107,8 @@ def run(args: argparse.Namespace) -> int:
     from telemetry.cli.ab.session import AbSession, newest_directory, read_result
 
     wanted = outputs(args.formats, args.files, FORMATS, STEM)
+    if args.annotate and any(output.path is None and output.form != "text" for output in wanted):
+        raise UsageError(f"--annotate {args.annotate} goes to stdout too", hint="write the other format to -o FILE")
     given = _commands(args)
     root = find_run.root_directory(args.dir)
     _check_limits(args)
@@ -113,7 +125,9 @@ def run(args: argparse.Namespace) -> int:
     finally:
         _clear_line()
     for output in wanted:
-        _write(result, output)
+        if output.path is not None or not args.annotate:  # annotations have the text
+            _write(result, output)
+    _write_review(result, args)
     if result.ending != "decided":
         console.say(
             f"the pairs are in {directory}; go on with: telemetry ab --resume {shlex.quote(str(directory))}"
@@ -285,3 +299,17 @@ def _write(result: AbResult, output: Output) -> None:
     if output.path is None:
         width, color = console.width(sys.stdout), console.color(sys.stdout)
     write(render_as("ab", result, output.form, width=width, color=color), output.path)
+
+
+def _write_review(result: AbResult, args: argparse.Namespace) -> None:
+    """Write what the options for pull requests ask for."""
+    from telemetry.report.ab_review import ab_annotations, ab_summary, ab_svg
+
+    if args.summary:
+        path = Path(args.summary)
+        picture = path.with_suffix(".svg") if result.figures else None
+        if picture is not None:
+            write(ab_svg(result), picture)
+        write(ab_summary(result, "" if picture is None else picture.name), path)
+    if args.annotate:
+        console.write(ab_annotations(result, args.annotate, time.time()))

@@ -105,3 +105,42 @@ def test_a_figure_that_decides_has_to_exist(root: Path, capsys: pytest.CaptureFi
 def test_sides_are_called_by_what_differs(before: str, after: str, labels: tuple[str, str]) -> None:
     """The names of both sides are short, and differ where the commands do."""
     assert _labels(before.split(), after.split()) == labels
+
+
+def test_a_summary_and_its_picture_are_files(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The picture is beside the summary. Without a figure there is none."""
+    path = tmp_path / "of it.md"
+    assert main(["ab", "--pairs", "1", "--summary", str(path), *TWO]) == 3
+    assert path.read_text().endswith("\n[picture of the intervals](of%20it.svg)\n")
+    assert (tmp_path / "of it.svg").read_text().startswith("<svg xmlns=")
+    empty = tmp_path / "empty.md"
+    words = [
+        "--metric",
+        "x",
+        "--warmup",
+        "0",
+        "--pairs",
+        "1",
+        "--summary",
+        str(empty),
+        "--",
+        "false",
+        "--",
+        "false",
+    ]
+    assert main(["ab", *words]) == 3
+    assert "picture" not in empty.read_text()
+    assert not empty.with_suffix(".svg").exists()
+
+
+def test_annotations_have_the_text(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The text is in the section, and only there. Another format would not fit into the same stream."""
+    assert main(["ab", "--pairs", "1", "--annotate", "github", *TWO]) == 3
+    out = capsys.readouterr().out
+    assert out.startswith("::group::can't tell: wall time ")
+    assert out.count("smallest difference that matters") == 1
+    assert out.splitlines()[-1].startswith("::warning title=telemetry ab::can't tell: wall time ")
+    assert main(["ab", "--json", "--annotate", "gitlab", *TWO]) == 2
+    assert "--annotate gitlab goes to stdout too" in capsys.readouterr().err

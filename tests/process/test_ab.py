@@ -297,6 +297,38 @@ def test_ctrl_c_removes_the_checkouts(ground: Any, repository: Callable[..., str
     assert repository("worktree", "list").count("\n") == 1
 
 
+def test_each_run_is_prepared(ground: Any) -> None:
+    """The preparation goes before each run, its time does not count, and each side may have its own."""
+    prepare = ("--prepare", "sleep 0.1; echo a >> log", "--prepare", "sleep 0.1; echo b >> log")
+    words = ("--shell", "--seed", "7", "--pairs", "3", *prepare, "--json")
+    code, out, err = ground.run("ab", *words, "--", "echo A >> log", "--", "echo B >> log")
+    assert code == 3, err
+    result = json.loads(out)
+    order = [(pair["first"] == "after") for pair in result["pairs"]]
+    lines = [line for is_after in (False, *order) for line in ("bBaA" if is_after else "aAbB")]
+    assert (ground.folder / "log").read_text().split() == lines
+    assert result["settings"]["labels"] == ["echo A >> log", "echo B >> log"]
+    assert all(pair["before"]["values"]["wall time"] < 0.1 for pair in result["pairs"])
+    code, out, err = ground.run("ab", "--resume", "--pairs", "4")
+    assert code == 3, err
+    assert len((ground.folder / "log").read_text().split()) == len(lines) + 8
+
+    code, out, err = ground.run("ab", "--prepare", "echo no; exit 4", "--", "true", "--", "true")
+    assert (code, out) == (1, "")
+    assert "the preparation failed: exit code 4" in err
+    assert (results(ground)[-1].parent / "failed.log").read_text() == "no\n"
+
+
+def test_two_values_of_a_parameter_are_compared(ground: Any) -> None:
+    """The sides are called by their values, which the command and its preparation get."""
+    words = ("--param", "seconds=0.15,0.01", "--prepare", "echo {seconds} >> prepared")
+    code, out, err = ground.run("ab", *words, "--", "sleep", "{seconds}")
+    assert code == 0, err
+    assert out.startswith("seconds = 0.01 is ")
+    assert "faster (wall time; " in out.split("\n")[0]
+    assert set((ground.folder / "prepared").read_text().split()) == {"0.15", "0.01"}
+
+
 def test_recorded_figures_are_compared(ground: Any) -> None:
     """With --metric each run has a run directory, and the figures of `compare` have verdicts."""
     program = ground.program("job.py", RECORDED)
@@ -320,7 +352,7 @@ def test_recorded_figures_are_compared(ground: Any) -> None:
 
 
 def test_more_failed_requests_are_the_verdict(ground: Any) -> None:
-    """A side that fails nearly all requests at once is worse, although its latency is lower."""
+    """A side that fails nearly all requests at once is no faster, although its latency is lower."""
     program = ground.program(
         "failing.py",
         "import sys, telemetry\n"
@@ -332,12 +364,13 @@ def test_more_failed_requests_are_the_verdict(ground: Any) -> None:
         "        request.fail('refused') if number % 100 < int(sys.argv[2]) else request.complete()\n",
     )
     command = ("--", sys.executable, program)
-    words = ("--metric", "latency:p50", "--warmup", "0", "--json", *command, "2", "0", *command, "1", "99")
-    code, out, err = ground.run("ab", *words)
-    assert code == 99, err
+    words = ("--metric", "latency:p50", "--warmup", "0", "--pairs", "2", "--json")
+    code, out, err = ground.run("ab", *words, *command, "2", "0", *command, "1", "99")
+    assert code == 3, err
     result = json.loads(out)
-    assert result["conclusion"].startswith("1 99 fails more requests (0 % before, 99 % after, ")
-    assert (result["ending"], result["failures"]["verdict"]) == ("decided", "worse")
+    about = "(0 % before, 99 % after, 2 pairs)"
+    assert result["conclusion"] == f"can't tell: the share of failed requests differs {about}"
+    assert [pair["after"]["failed"] for pair in result["pairs"]] == [198, 198]
     assert [verdict["verdict"] for verdict in result["verdicts"]] == ["cannot_tell"]
 
 

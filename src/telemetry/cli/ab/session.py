@@ -117,12 +117,15 @@ class AbSession:
         order = SIDES if first == "before" else SIDES[::-1]
         ids = {side: secrets.token_hex(4) if self._settings.metrics else "" for side in order}
         cores = halves() if self._settings.duet else (frozenset[int](), frozenset[int]())
-        commands = [
-            ChildCommand(argv=self._argv(side, ids[side]), cwd=folders[SIDES.index(side)], cores=own)
+        commands = {
+            side: ChildCommand(argv=self._argv(side, ids[side]), cwd=folders[SIDES.index(side)], cores=own)
             for side, own in zip(order, cores, strict=True)
-        ]
-        together = [commands] if self._settings.duet else [[command] for command in commands]
-        ended = [child for each in together for child in self._run(each)]
+        }
+        ended: list[EndedChild] = []
+        for together in [order] if self._settings.duet else [(side,) for side in order]:
+            for side in together:
+                self._prepare(side, commands[side].cwd)
+            ended += self._run([commands[side] for side in together])
         runs = {side: self._read(child, ids[side]) for side, child in zip(order, ended, strict=True)}
         void = self._void(runs)
         if not (void or self.result.figures or self.ended_by):
@@ -206,17 +209,26 @@ class AbSession:
         """Yield the working directory of each side."""
         settings = self._settings
         if settings.refs:
-            with checkouts(settings.refs, settings.cwd, self._prepare) as folders:
+            with checkouts(settings.refs, settings.cwd, self._set_up) as folders:
                 yield folders
         else:
             yield [settings.cwd, settings.cwd]
 
-    def _prepare(self, folder: str) -> None:
+    def _set_up(self, folder: str) -> None:
         """Run the set-up in a checkout. Raises TelemetryError if it fails."""
-        if self._settings.setup and not self.ended_by:
-            (ended,) = self._run([ChildCommand(argv=["/bin/sh", "-c", self._settings.setup], cwd=folder)])
+        self._run_shell(self._settings.setup, folder, "set-up")
+
+    def _prepare(self, side: Side, folder: str) -> None:
+        """Prepare the next run of a side. Raises TelemetryError if that fails."""
+        if self._settings.prepare is not None:
+            self._run_shell(self._settings.prepare[SIDES.index(side)], folder, "preparation")
+
+    def _run_shell(self, command: str, folder: str, name: str) -> None:
+        """Run a shell command that is not measured. Raises TelemetryError if it fails."""
+        if command and not self.ended_by:
+            (ended,) = self._run([ChildCommand(argv=["/bin/sh", "-c", command], cwd=folder)])
             if ended.failure and not self.ended_by:
-                raise TelemetryError(f"the set-up failed: {ended.failure}", hint=f"see {self._directory / FAILED}")
+                raise TelemetryError(f"the {name} failed: {ended.failure}", hint=f"see {self._directory / FAILED}")
 
 
 def name_of(figure: FigureKey, unit: str = "s") -> str:

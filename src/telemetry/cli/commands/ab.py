@@ -16,7 +16,7 @@ from telemetry.cli import console, find_run
 from telemetry.cli.commands.compare import fraction
 from telemetry.cli.commands.run import name_of
 from telemetry.cli.outputs import Output, add_output_arguments, make_folder, make_folders, outputs, write
-from telemetry.common.formatting import columns, without_middle
+from telemetry.common.formatting import columns, number_of, without_middle
 from telemetry.errors import UsageError
 from telemetry.report import formats_of, render_as
 from telemetry.wire.exit_codes import Exit
@@ -32,7 +32,13 @@ _MOST_WARMUP: Final = 100
 _LABEL_COLUMNS: Final = 40
 _SEEDS: Final = 1 << 32
 _SYNTAX: Final = "telemetry ab -- BEFORE … -- AFTER …"
-_FIXED: Final = ("refs", "setup", "same", "duet", "warmup", "min_effect", "alpha", "metric", "decide", "seed")
+_ONE_COMMAND: Final = {"refs": " A B", "param": " NAME=A,B", "same": ""}
+"""Options that make both sides of one command."""
+_SHELL: Final = ["/bin/sh", "-c"]
+_FIXED: Final = (
+    *("refs", "setup", "param", "prepare", "same", "duet", "warmup", "min_effect", "alpha"),
+    *("metric", "decide", "seed"),
+)
 """Options that hold for all pairs, so that `--resume` takes none of them."""
 
 Commands = tuple[Sequence[str], Sequence[str]]
@@ -47,6 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--setup", metavar="CMD", help="shell command that prepares each checkout of --refs, once")
     parser.add_argument(
+        "--param",
+        metavar="NAME=A,B",
+        help="run one CMD with two values of a parameter; {NAME} in an argument of CMD is replaced",
+    )
+    parser.add_argument(
         "--same",
         action="store_true",
         help="run one CMD on both sides: measure false alarms and the smallest difference that this machine finds",
@@ -55,6 +66,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--duet",
         action="store_true",
         help="run both commands of a pair at the same time, each on half of the cores (Linux)",
+    )
+    parser.add_argument(
+        "--shell",
+        action="store_true",
+        help="each CMD is one text for the shell, as in -- 'sort a | uniq' -- 'sort -u a'",
+    )
+    parser.add_argument(
+        "--prepare",
+        action="append",
+        metavar="CMD",
+        help="shell command before each run, which is not measured; give it twice for one of each side",
     )
     parser.add_argument("--pairs", type=int, metavar="N", help=f"most pairs to run (default: {_PAIRS})")
     parser.add_argument("--budget", metavar="TIME", help="begin no pair after this time, such as 10m")
@@ -156,6 +178,10 @@ def _commands(args: argparse.Namespace) -> list[list[str]]:
     if len(commands) > 2 or not all(commands):
         hint = "put a command with a `--` of its own into sh -c '…'" if len(commands) > 2 else _SYNTAX
         raise UsageError(f"{len(commands)} commands, or an empty one", hint=hint)
+    if args.shell:
+        if any(len(command) > 1 for command in commands):
+            raise UsageError("--shell takes each command as one text", hint="telemetry ab --shell -- '…' -- '…'")
+        commands = [[*_SHELL, *command] for command in commands]
     return commands
 
 
@@ -170,10 +196,13 @@ def _check_limits(args: argparse.Namespace) -> None:
         raise UsageError("--alpha is out of range", hint="give a share between 0 % and 100 %, such as 5%")
     if args.min_effect is not None and not 0 <= args.min_effect < 1:
         raise UsageError("--min-effect is out of range", hint="give at least 0 % and less than 100 %")
-    if args.refs and args.same:
-        raise UsageError("--refs and --same can't be combined", hint="give one commit twice: --refs main main")
+    if len(options := [f"--{name}" for name in _ONE_COMMAND if getattr(args, name)]) > 1:
+        hint = "give one commit twice: --refs main main" if options == ["--refs", "--same"] else "leave one out"
+        raise UsageError(f"{options[0]} and {options[1]} can't be combined", hint=hint)
     if args.setup is not None and not args.refs:
         raise UsageError("--setup prepares the checkouts of --refs", hint="add --refs A B, or leave it out")
+    if len(args.prepare or []) > 2:
+        raise UsageError("--prepare is given more than twice", hint="give it once, or once for each side")
 
 
 def _budget(args: argparse.Namespace) -> float | None:
@@ -192,13 +221,16 @@ def _new(args: argparse.Namespace, given: Sequence[list[str]]) -> tuple[AbResult
     from telemetry.cli.ab.session import halves
     from telemetry.judge.ab.model import AbResult, AbSettings
 
-    has_one = bool(args.refs or args.same)
-    if len(given) != (1 if has_one else 2):
-        option = "--refs" if args.refs else "--same"
-        what = f"{option} takes one command" if has_one else "two commands are needed"
-        hint = f"telemetry ab {option}{' A B' if args.refs else ''} -- CMD …" if has_one else _SYNTAX
+    option = next((name for name in _ONE_COMMAND if getattr(args, name)), "")
+    if len(given) != (1 if option else 2):
+        what = f"--{option} takes one command" if option else "two commands are needed"
+        hint = f"telemetry ab --{option}{_ONE_COMMAND[option]} -- CMD …" if option else _SYNTAX
         raise UsageError(what, hint=hint)
-    commands = given[0], given[-1]
+    commands: Commands = given[0], given[-1]
+    prepare = (args.prepare[0], args.prepare[-1]) if args.prepare else None
+    labels = tuple(args.refs) if args.refs else None
+    if args.param:
+        commands, prepare, labels = _with_values(args.param, given[0], prepare)
     shown = _shown(commands)
     if args.duet:
         halves()
@@ -207,10 +239,11 @@ def _new(args: argparse.Namespace, given: Sequence[list[str]]) -> tuple[AbResult
         before=shown[0],
         after=shown[1],
         masked=list(shown) != list(commands),
-        labels=tuple(args.refs) if args.refs else _labels(*shown),
+        labels=labels or _labels(*shown),
         cwd=os.getcwd(),
         refs=_commits(args.refs) if args.refs else [],
         setup=args.setup or "",
+        prepare=prepare,
         same=args.same,
         duet=args.duet,
         seed=secrets.randbelow(_SEEDS) if args.seed is None else args.seed,
@@ -221,6 +254,25 @@ def _new(args: argparse.Namespace, given: Sequence[list[str]]) -> tuple[AbResult
         decide=args.decide or ([] if metrics else ["command:wall"]),
     )
     return AbResult(settings=settings, most_pairs=args.pairs or _PAIRS, budget_s=_budget(args)), commands
+
+
+def _with_values(
+    text: str, command: Sequence[str], prepare: tuple[str, str] | None
+) -> tuple[Commands, tuple[str, str] | None, tuple[str, str]]:
+    """Return the commands of both sides, those that prepare their runs, and their labels. Raises UsageError."""
+    from telemetry.judge.sweeps.params import filled, parse_parameters, told
+
+    (parameter,) = parse_parameters([text])
+    if len(parameter.values) != 2:
+        hint = "give two values; `telemetry sweep` runs any number"
+        raise UsageError(f"--param {text} has {number_of(len(parameter.values), 'value')}", hint=hint)
+    before, after = ({parameter.name: value} for value in parameter.values)
+    commands = filled(command, before), filled(command, after)
+    prepared = prepare and (filled(prepare[:1], before)[0], filled(prepare[1:], after)[0])
+    if commands[0] == commands[1] and prepared == prepare:
+        hint = f"write {{{parameter.name}}} in one of its arguments"
+        raise UsageError(f"the command does not use parameter {parameter.name}", hint=hint)
+    return commands, prepared, (_label(told(before)), _label(told(after)))
 
 
 def _resumed(args: argparse.Namespace, result: AbResult, given: Sequence[list[str]]) -> tuple[AbResult, Commands]:
@@ -254,6 +306,11 @@ def _shown(commands: Commands) -> tuple[list[str], list[str]]:
 
 def _labels(before: Sequence[str], after: Sequence[str]) -> tuple[str, str]:
     """Return short names of two commands: their programs if these differ, else the commands, or what differs."""
+    if list(before[:2]) == list(after[:2]) == _SHELL:
+        texts = before[2], after[2]
+        if all(columns(text) <= _LABEL_COLUMNS for text in texts):
+            return texts
+        before, after = (text.split() for text in texts)
     sides = [before, after]
     is_short = all(columns(shlex.join(side)) <= _LABEL_COLUMNS for side in sides)
     if before[0] != after[0]:
@@ -261,8 +318,12 @@ def _labels(before: Sequence[str], after: Sequence[str]) -> tuple[str, str]:
     elif not is_short and len(before) == len(after) and before != after:
         differ = [at for at in range(len(before)) if before[at] != after[at]]
         sides = [[side[at] for at in differ] for side in sides]
-    first, second = (without_middle(shlex.join(side), _LABEL_COLUMNS) for side in sides)
+    first, second = (_label(shlex.join(side)) for side in sides)
     return first, second
+
+
+def _label(text: str) -> str:
+    return without_middle(text, _LABEL_COLUMNS)
 
 
 def _commits(refs: Sequence[str]) -> list[str]:

@@ -41,6 +41,8 @@ class AbSettings(Struct, frozen=True, kw_only=True):
     """Two commits, if the same command runs in a checkout of each."""
     setup: str = ""
     """Command that prepares each checkout."""
+    prepare: tuple[str, str] | None = None
+    """Shell command of each side that goes before each of its runs; null without."""
     same: bool = False
     """True if both sides are the same, to measure the machine."""
     duet: bool = False

@@ -26,6 +26,14 @@ ONE = ("--", "true")
         (["--refs", "a", "b", *TWO], "--refs takes one command"),
         (["--refs", "a", "b", "--same", *ONE], "--refs and --same can't be combined"),
         (["--setup", "make", *TWO], "--setup prepares the checkouts of --refs"),
+        (["--param", "a=1,2", "--same", *ONE], "--param and --same can't be combined"),
+        (["--param", "a=1,2", *TWO], "--param takes one command"),
+        (["--param", "a=1", "--", "echo", "{a}"], "--param a=1 has 1 value"),
+        (["--param", "a=1,2,3", "--", "echo", "{a}"], "--param a=1,2,3 has 3 values"),
+        (["--param", "a=1,2", "--", "echo", "{b}"], "the command does not use parameter a"),
+        (["--param", "a", *ONE], "'a' is not a parameter with a value"),
+        (["--shell", "--", "true", "--", "sleep", "1"], "--shell takes each command as one text"),
+        ([*("--prepare", "true") * 3, *TWO], "--prepare is given more than twice"),
         (["--pairs", "0", *TWO], "--pairs 0 is out of range"),
         (["--pairs", "1001", *TWO], "from 1 to 1,000"),
         (["--warmup", "-1", *TWO], "--warmup -1 is out of range"),
@@ -99,6 +107,7 @@ def test_a_figure_that_decides_has_to_exist(root: Path, capsys: pytest.CaptureFi
         (f"python {'/deep' * 9}/a.py 1", f"python {'/deep' * 9}/a.py 2", ("1", "2")),
         ("python a.py 1", "python a.py", ("python a.py 1", "python a.py")),
         ("python a.py", "python a.py", ("python a.py", "python a.py")),
+        ("/bin/sh -c a|b", "/bin/sh -c b", ("a|b", "b")),
         (f"x {'y' * 60}", "x z q", ("x yyyyyyyyyyyyyyyyyy…yyyyyyyyyyyyyyyyyyy", "x z q")),
     ],
 )
@@ -133,6 +142,14 @@ def test_a_summary_and_its_picture_are_files(
     assert main(["ab", *words]) == 3
     assert "picture" not in empty.read_text()
     assert not empty.with_suffix(".svg").exists()
+
+
+def test_long_shell_commands_are_called_by_what_differs() -> None:
+    """Only the differing words are left of two long texts for the shell."""
+    texts = [f"sort {'deep/' * 9}file{number} | uniq" for number in (1, 2)]
+    first, second = _labels(["/bin/sh", "-c", texts[0]], ["/bin/sh", "-c", texts[1]])
+    assert first != second
+    assert first.endswith("file1")
 
 
 def test_annotations_have_the_text(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -466,6 +469,22 @@ def test_the_adapter_records_at_the_dump(records: Records, tmp_path: Path) -> No
         ("left", None),
     ]
     assert not (tmp_path / "none").exists()
+
+
+def test_an_event_of_another_process_has_a_track_of_its_own(records: Records) -> None:
+    """A worker makes an event and sends it to the driver, which records it."""
+    program = (
+        "import pickle, sys, time\n"
+        "from telemetry.compat.relax import TimelineEvent\n"
+        "sys.stdout.buffer.write(pickle.dumps(TimelineEvent('theirs', time.time() - 1, time.time())))\n"
+    )
+    sent = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True).stdout
+    theirs = pickle.loads(sent)
+    adapter = relax.TimelineTraceAdapter("traces")
+    adapter.add_events([theirs, relax.TimelineEvent("ours", time.time() - 1, time.time())])
+    adapter.dump(1)
+    tracks = {span.name: span.track for span in spans(records())}
+    assert tracks == {"theirs": f"{theirs.pid}/{theirs.tid}", "ours": ""}
 
 
 def test_events_of_the_timers_do_not_become_two_spans(records: Records) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 import time
@@ -136,6 +137,7 @@ def test_a_large_tensor_is_refused(service: RelaxService, said: Callable[[], str
     client = MetricsClient(service.url)
     assert client.log_metric(0, "weights", numpy.zeros(values.LIST_NUMBERS + 1)) is False
     assert client.log_metric(0, "flags", [0.5] * (values.LIST_NUMBERS + 1)) is False
+    assert client.log_metric(0, "endless", itertools.repeat(0.5)) is False
     assert client.log_metric(0, "weights", numpy.zeros(values.LIST_NUMBERS))
     assert "'weights' is not recorded: it has more than 65,536 numbers" in said()
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from telemetry import limits
 from telemetry.cli.beside_run.participants import BegunRun, Participant
+from telemetry.cli.beside_run.writers import interruptible
 from telemetry.common.files import make_folder
 from telemetry.common.formatting import number_of, printable
 from telemetry.config.schema import Config
@@ -142,7 +143,7 @@ class FlightRecorder(Participant):
         self._orders.put(None)
         if self._thread is None:
             return
-        with suppress(KeyboardInterrupt):  # the user wants no more than the report
+        with suppress(KeyboardInterrupt), interruptible():  # the user wants no more than the report
             self._thread.join(_PATIENCE_S)
         if self._thread.is_alive():
             self._say("no flight recording: it took too long, or Ctrl-C ended the wait for it")

@@ -136,8 +136,10 @@ def run(args: argparse.Namespace) -> int:
             _ask(keeper, Stop(reason=ending, command=job.facts()), terminal)
             report = _result(snapshots, keeper, config)
             keeper.release()
+        if is_hurried or job.told_to_end:
+            terminal.await_leave(patient=False)
         report = participants.conclude(_with_bill(report, job.facts()))
-        terminal.await_leave(patient=not (job.told_to_end or is_hurried))
+        terminal.await_leave(patient=True)
     _say_result(report, quiet=args.quiet or args.no_report or not job.started)
     _await_leaf(keeper, None if is_hurried else config, quiet=args.quiet)
     apply_retention(config)

@@ -255,7 +255,7 @@ _CLIENTS: Final[weakref.WeakSet[MetricsClient]] = weakref.WeakSet()
 @atexit.register
 def _warn_of_rest() -> None:
     """Report the values that still wait when the program ends."""
-    steps = [len(entries) for client in _CLIENTS for entries in client._held.values()]
+    steps = [len(entries) for client in _CLIENTS for entries in list(client._held.values())]
     if steps:
         user_warnings.warn(
             f"not recorded, because report_step was not called for them: {number_of(sum(steps), 'value')} of "

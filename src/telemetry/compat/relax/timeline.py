@@ -53,7 +53,8 @@ class TimelineEvent:
     def __post_init__(self) -> None:
         self.pid = os.getpid() if self.pid is None else self.pid
         self.tid = threading.get_ident() if self.tid is None else self.tid
-        self._track = _track(self.pid, self.tid)
+        self._track = ""
+        """Track of an event of this process. Events of others get theirs when they are recorded."""
         self._labels: Mapping[str, object] = {}
         self._times: Times | None = None
         self._is_recorded = False
@@ -63,7 +64,7 @@ class TimelineEvent:
         """Return an event of this thread by monotonic times. Labels may have its step."""
         end_s = (times[1] - time.monotonic_ns() + time.time_ns()) / 1e9
         event = cls(name, end_s - (times[1] - times[0]) / 1e9, end_s)
-        event._times, event._labels = times, labels
+        event._times, event._labels, event._track = times, labels, _track(event.pid, event.tid)
         with suppress(KeyError, TypeError):
             event.step = index(labels["step"])  # type: ignore[arg-type]  # an error says that it is none
         return event
@@ -84,7 +85,8 @@ class TimelineEvent:
             self._is_recorded = True
             self.step = step if self.step is None else self.step
             times = self._times or _monotonic(self.start_ts * _US, self.end_ts * _US)
-            _put_span(self.name, times, self._track, self.step, self._labels)
+            track = self._track if self._times else _track(self.pid, self.tid)
+            _put_span(self.name, times, track, self.step, self._labels)
 
 
 class TimelineTraceAdapter(Locked):

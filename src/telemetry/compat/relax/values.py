@@ -6,6 +6,7 @@ A value that fits none of these is refused alone. The other values of its call a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from math import nan
 from typing import Any, Final
 
@@ -98,7 +99,11 @@ def listed(values: Any) -> Distribution:
     too_many = f"it has more than {LIST_NUMBERS:,} numbers: log a part of it, or its mean and percentiles"
     if int(size() if callable(size) else size) > LIST_NUMBERS:
         raise ValueError(too_many)
-    numbers, refused = bins.finite_numbers(values.tolist() if hasattr(values, "tolist") else values)
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    elif not hasattr(values, "__len__"):
+        values = islice(values, LIST_NUMBERS + 1)  # it may never end
+    numbers, refused = bins.finite_numbers(values)
     if refused:
         raise TypeError("it has elements that are not numbers")
     if len(numbers) > LIST_NUMBERS:

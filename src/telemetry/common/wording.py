@@ -288,6 +288,33 @@ def ending(command: CommandFacts) -> str:
     return "still running" if command.exit_code is None else f"exit code {command.exit_code}"
 
 
+def gate_evidence(result: GateResult) -> str:
+    """Return the interval of a gate and the number of values behind it; empty if there is neither."""
+    parts = []
+    if result.low is not None or result.high is not None:
+        low, high = (_gate_value(end, result.unit) for end in (result.low, result.high))
+        parts.append(f"95 %: {low} to {high}")
+    if result.samples is not None:
+        parts.append(number_of(result.samples, "value"))
+    return ", ".join(parts)
+
+
+def gate_reason(result: GateResult) -> str:
+    """Return the reason of an outcome, with its evidence in brackets."""
+    evidence = gate_evidence(result)
+    return printable(result.reason) + (f" ({evidence})" if evidence else "")
+
+
+def _gate_value(value: float | None, unit: str) -> str:
+    if value is None:
+        return NOTHING
+    if formatting.carries_unit(unit):
+        return formatting.quantity(value, unit)
+    if unit.endswith("/s"):
+        return formatting.rate(value, unit.removesuffix("/s"))
+    return f"{formatting.scaled(value)} {printable(unit)}".rstrip()
+
+
 def run_ending(command: CommandFacts, gates: Sequence[GateResult]) -> str:
     """Describe how a command ended, with the exit code of `telemetry run` if gates gave it another one."""
     of_run = RUN_EXIT_CODES[worst(list(gates))]

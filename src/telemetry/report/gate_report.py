@@ -7,8 +7,9 @@ from typing import Final
 import msgspec
 
 from telemetry.common.formatting import printable, printable_json
+from telemetry.common.wording import gate_evidence, gate_reason
 from telemetry.report.brief import alarms
-from telemetry.report.gates import ORDER, evidence_words, tally, why
+from telemetry.report.gates import ORDER, tally
 from telemetry.report.markdown import escape
 from telemetry.wire.gates import worst
 from telemetry.wire.report import Report
@@ -32,7 +33,7 @@ def gates_text(report: Report, *, span: str = "", color: bool = False) -> str:
         for result in results:
             if result.outcome == kind:
                 word = f"{_COLORS[kind]}{kind}{_RESET}" if color else kind
-                lines += [f"  {word}  {printable(result.expression)}", f"      {why(result)}"]
+                lines += [f"  {word}  {printable(result.expression)}", f"      {gate_reason(result)}"]
     return "\n".join(lines) + "\n"
 
 
@@ -44,7 +45,7 @@ def gates_markdown(report: Report, *, span: str = "") -> str:
             result.outcome,
             f"`{_code(result.expression)}`",
             escape(printable(result.reason)),
-            escape(evidence_words(result)),
+            escape(gate_evidence(result)),
         ]
         for kind in ORDER
         for result in results

@@ -5,8 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 from tests.golden.report.renderings import stored_report
 
+from telemetry.common.wording import gate_evidence
 from telemetry.report import render_as
-from telemetry.report.gates import evidence_words, gate_lines, tally
+from telemetry.report.gates import gate_lines, tally
 from telemetry.report.markdown import escape
 from telemetry.wire.gates import GateResult
 from telemetry.wire.report import Report
@@ -48,7 +49,7 @@ def test_what_failed_comes_first() -> None:
 def test_units_from_a_file_are_no_more_than_text() -> None:
     """Control characters in a unit are escaped, because the units in `gates.json` are not checked."""
     odd = [replace(PASS, unit=unit) for unit in ("\x1b[2J", "a\nb", "\x1b/s")]
-    assert [evidence_words(result) for result in odd] == [
+    assert [gate_evidence(result) for result in odd] == [
         "95 %: 205 \\x1b[2J to 219 \\x1b[2J, 10,000 values",
         "95 %: 205 a\\nb to 219 a\\nb, 10,000 values",
         "95 %: 205/s to 219/s, 10,000 values",
@@ -93,7 +94,7 @@ def test_evidence_in_its_unit() -> None:
     """Shares, rates and plain numbers have theirs."""
     share = GateResult(expression="", outcome="pass", reason="", unit="%", low=0.5, high=1.5)
     rate = GateResult(expression="", outcome="pass", reason="", unit="B/s", low=1024.0, high=2048.0)
-    assert evidence_words(share) == "95 %: 0.5 % to 1.50 %"
-    assert evidence_words(rate) == "95 %: 1.00 KiB/s to 2.00 KiB/s"
-    assert evidence_words(FAIL) == ""
+    assert gate_evidence(share) == "95 %: 0.5 % to 1.50 %"
+    assert gate_evidence(rate) == "95 %: 1.00 KiB/s to 2.00 KiB/s"
+    assert gate_evidence(FAIL) == ""
     assert tally([]) == "none"

@@ -16,7 +16,7 @@ from telemetry.report import series as measured
 from telemetry.report.backends import backends, state
 from telemetry.report.brief import machine_words, masked
 from telemetry.report.distributions import distributions
-from telemetry.report.gates import gate_lines, why
+from telemetry.report.gates import gate_lines
 from telemetry.report.html.data import Column, column, embedded
 from telemetry.report.html.grids import counters_data, gauges_data, held, over_time
 from telemetry.report.html.head import OUTCOMES, head, tiles
@@ -314,7 +314,7 @@ def gates_body(gates: Sequence[GateResult]) -> str:
         rows.append(
             f"<tr><td><code>{escape(printable(gate.expression))}</code></td>"
             f'<td class="left"><span class="badge {kind}">{label}</span></td>'
-            f'<td class="left">{escape(why(gate))}</td></tr>'
+            f'<td class="left">{escape(wording.gate_reason(gate))}</td></tr>'
         )
     heads = (
         '<th scope="col">gate</th><th scope="col" class="left">outcome</th><th scope="col" class="left">why</th>'

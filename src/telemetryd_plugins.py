@@ -3,6 +3,8 @@
 They are in a module of their own, because a program may have a module named `telemetry`, which hides the package.
 Lightning does not catch the error of an entry point that can't be loaded. Without TELEMETRY_CAPTURE, this module
 has no effect.
+
+A `.pth` file imports it before pytest does: PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

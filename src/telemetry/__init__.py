@@ -8,6 +8,8 @@
             ...
 
 The names below load on first use; importing the package alone costs a few milliseconds.
+
+A capture imports it before pytest does: PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

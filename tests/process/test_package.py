@@ -72,7 +72,7 @@ def test_the_wheel_alone_runs_the_demo(tmp_path: Path, short_dir: Path, compiled
         *names
     }
     top = {name.partition("/")[0] for name in names if "dist-info" not in name}
-    assert top == {"telemetry", "telemetryd_plugins.py"}
+    assert top == {"telemetry", "telemetryd_plugins.py", "telemetryd_pytest.py"}
     assert {name for name in names if name.endswith((".so", ".c", ".h"))} == FILES
     with tarfile.open(sdist) as packed:
         inside = {name.partition("/")[2] for name in packed.getnames()}

@@ -1,4 +1,4 @@
-"""The entry points for Lightning and verl, as an installed package declares them."""
+"""The entry points for Lightning, verl and pytest, as an installed package declares them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -88,3 +89,14 @@ def test_a_fault_is_reported_and_never_raised(tmp_path: Path) -> None:
     done = load(tmp_path, "lightning")
     assert done.stdout.splitlines()[0].startswith("[] ")
     assert "telemetry: lightning is not captured: ImportError: broken\n" in done.stderr
+
+
+def test_the_plug_in_of_pytest_is_declared() -> None:
+    """It is out of the package as well, for the same reason."""
+    assert DECLARED["pytest11"] == {"telemetry": "telemetryd_pytest"}
+
+
+@pytest.mark.parametrize("name", ["telemetry", "telemetryd_plugins", "telemetryd_pytest"])
+def test_pytest_leaves_what_is_imported_before_it(name: str) -> None:
+    """It warns otherwise that it can't rewrite their assertions, and a capture imports them early."""
+    assert "PYTEST_DONT_REWRITE" in str(import_module(name).__doc__)

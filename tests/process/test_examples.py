@@ -75,7 +75,10 @@ def test_a_training_loop_of_several_ranks(ground: Any) -> None:
     )
     assert list(train) == list(range(steps))
     assert {record["producers"] for record in train.values()} == {ranks}
-    assert {record["closed"] for record in train.values()} == {"ended"}
+    closed = [record["closed"] for record in train.values()]
+    corrected = closed.count("late")  # the first steps do not wait for a rank that has not logged yet
+    assert closed == ["late"] * corrected + ["ended"] * (steps - corrected)
+    assert corrected < steps
     assert {record["values"]["samples"] for record in train.values()} == {ranks * 128}
     assert train[0]["values"]["loss"] > 0.5 > train[steps - 1]["values"]["loss"]
     assert list(judged) == [99, 199, 299]

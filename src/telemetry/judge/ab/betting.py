@@ -37,6 +37,11 @@ class PairedBets:
         """Sizes of the differences, sorted."""
         self._more = np.ones(len(STAKES))
         self._less = np.ones(len(STAKES))
+        self._middle: float | None = None
+        self._intervals: dict[float, tuple[float, float]] = {}
+        """Intervals of these pairs, by alpha."""
+        self._wealths: dict[tuple[int, int], float] = {}
+        """Wealths of these pairs in the gaps of `_end`, by sign and number: other alphas need the same ones."""
 
     def add(self, difference: float) -> None:
         """Bet on the next pair. A difference of 0 changes no wealth. Raises ValueError unless it is finite."""
@@ -48,6 +53,9 @@ class PairedBets:
         bets = STAKES * min(1.0, _STEEPNESS * rank) * float(np.sign(difference))
         self._more *= 1 + bets
         self._less *= 1 - bets
+        self._middle = None
+        self._intervals.clear()
+        self._wealths.clear()
 
     @property
     def pairs(self) -> int:
@@ -69,7 +77,9 @@ class PairedBets:
 
         It is the estimate of Hodges and Lehmann.
         """
-        return float(np.median(self._means())) if self._differences else 0.0
+        if self._middle is None:
+            self._middle = float(np.median(self._means())) if self._differences else 0.0
+        return self._middle
 
     def interval(self, alpha: float) -> tuple[float, float]:
         """Return the differences that are not rejected at this moment; infinite ends while all are possible.
@@ -77,10 +87,12 @@ class PairedBets:
         The chance that it misses the true difference is at most `alpha`, also if a look at the pairs decided that
         this is the moment.
         """
-        means = np.unique(self._means())
-        limit = 2 / alpha  # a half of alpha for each end
-        low, high = self._end(means, limit, 1), self._end(-means[::-1], limit, -1)
-        return low, -high
+        if alpha not in self._intervals:
+            means = np.unique(self._means())
+            limit = 2 / alpha  # a half of alpha for each end
+            low, high = self._end(means, limit, 1), self._end(-means[::-1], limit, -1)
+            self._intervals[alpha] = low, -high
+        return self._intervals[alpha]
 
     def _means(self) -> NDArray[np.float64]:
         """Return the means of any two pairs, and of each pair with itself. The wealth changes only there."""
@@ -99,7 +111,9 @@ class PairedBets:
         while rejected + 1 < kept:
             gap = (rejected + kept) // 2
             inside = means[0] - 1.0 if gap == 0 else (means[gap - 1] + means[gap]) / 2
-            if _wealth(values - inside) >= limit:
+            if (sign, gap) not in self._wealths:
+                self._wealths[sign, gap] = _wealth(values - inside)
+            if self._wealths[sign, gap] >= limit:
                 rejected = gap
             else:
                 kept = gap
@@ -108,8 +122,10 @@ class PairedBets:
 
 def _wealth(differences: NDArray[np.float64]) -> float:
     """Return the wealth of the bet on "more" after all differences."""
-    sizes = np.abs(differences)
-    numbers = np.arange(1, len(sizes) + 1)
-    ranks = np.tril(sizes <= sizes[:, np.newaxis]).sum(axis=1) / numbers
-    bets = np.sign(differences) * np.minimum(1.0, _STEEPNESS * ranks)
+    sizes: list[float] = []
+    ranks = []
+    for size in np.abs(differences).tolist():
+        insort(sizes, size)
+        ranks.append(bisect_right(sizes, size) / len(sizes))
+    bets = np.sign(differences) * np.minimum(1.0, _STEEPNESS * np.array(ranks))
     return float(np.prod(1 + STAKES[:, np.newaxis] * bets, axis=1).mean())

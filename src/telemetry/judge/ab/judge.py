@@ -20,7 +20,7 @@ one run may fail together, the side after is `worse` only if bets on each pair s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -43,22 +43,39 @@ _HIGHEST: Final = 700.0
 class AbJudge:
     """The bets on each figure, and the verdicts that are final."""
 
-    def __init__(self, settings: AbSettings, figures: Sequence[AbFigure]) -> None:
+    def __init__(
+        self,
+        settings: AbSettings,
+        figures: Sequence[AbFigure],
+        pairs: Iterable[AbPair] = (),
+        final: Iterable[FigureVerdict] = (),
+    ) -> None:
+        """Take the pairs so far, without void ones, and the verdicts that were final after them."""
         self._settings = settings
         self._figures = {figure.name: figure for figure in figures}
         self._bets = {figure.name: PairedBets() for figure in figures}
-        self._final: dict[str, FigureVerdict] = {}
+        self._final = {state.figure: state for state in final}
         self._failures = _Failures()
+        for pair in pairs:
+            self._bet(pair)
 
     def add(self, pair: AbPair) -> None:
         """Bet on a pair that is not void, and settle what it shows."""
+        self._bet(pair)
+        for family in self._families():
+            self._settle(family)
+
+    def _bet(self, pair: AbPair) -> None:
         for name, bets in self._bets.items():
             difference = log_ratio(pair.before.values, pair.after.values, name)
             if difference is not None:
                 bets.add(difference)
         self._failures.add(pair)
-        for family in self._families():
-            self._settle(family)
+
+    @property
+    def final(self) -> list[FigureVerdict]:
+        """The verdicts that are final, as they were when they were reached."""
+        return list(self._final.values())
 
     @property
     def is_decided(self) -> bool:
@@ -95,15 +112,20 @@ class AbJudge:
         ]
 
     def _settle(self, family: Sequence[str]) -> None:
-        """Make verdicts final: as many as possible at once, since each of them then needs less evidence."""
+        """Make verdicts final: as many as possible at once, since each of them then needs less evidence.
+
+        A figure that shows no verdict at a level shows none at a smaller one either.
+        """
         waiting = [name for name in family if name not in self._final]
-        settled = len(family) - len(waiting)
-        for number in range(len(family), settled, -1):
+        settled, number = len(family) - len(waiting), len(family)
+        while number > settled:
             level = self._settings.alpha * number / len(family)
             shown = [state for name in waiting if (state := self._at(name, level)).verdict != "cannot_tell"]
             if settled + len(shown) >= number:
                 self._final |= {state.figure: state for state in shown}
                 return
+            waiting = [state.figure for state in shown]
+            number = settled + len(shown)
 
     def _next_level(self, family: Sequence[str]) -> float:
         """Return the level at which one more figure would have its verdict."""

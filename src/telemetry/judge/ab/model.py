@@ -30,12 +30,12 @@ class AbSettings(Struct, frozen=True, kw_only=True):
     """The choices that hold for all pairs."""
 
     before: _Command
-    """Command line with secrets masked; `after` is that of the other side."""
+    """Command line in UTF-8 with secrets masked; `after` is that of the other side."""
     after: _Command
     labels: tuple[str, str]
     """Names of both sides, as results show them."""
     masked: bool = False
-    """True if the command lines are not as they were run, so that a later call has to give them again."""
+    """True if the commands are not as they were run, so that a later call has to give all of them again."""
     cwd: str = ""
     refs: list[str] = []
     """Two commits, if the same command runs in a checkout of each."""
@@ -94,7 +94,7 @@ class AbPair(Struct, frozen=True, kw_only=True):
     before: AbRun
     after: AbRun
     first: Side
-    """Side that ran first, or on the lower cores."""
+    """Side that ran first, or on the first half of the cores."""
     void: str = ""
     """Reason why the pair is not used; empty if it is."""
 
@@ -138,10 +138,13 @@ class AbResult(Struct, frozen=True, kw_only=True):
     most_pairs: int
     budget_s: float | None = None
     seconds: float = 0.0
-    """Time that the pairs took, over all calls."""
+    """Time that the pairs took, over all calls, without set-up and warm-up."""
     figures: list[AbFigure] = []
     pairs: list[AbPair] = []
     verdicts: list[FigureVerdict] = []
+    """State of each figure after the newest pair."""
+    final: list[FigureVerdict] = []
+    """Verdicts that later pairs don't change, as they were when they were reached."""
     failures: FailedRequests | None = None
     """Failed requests of both sides; null unless their shares differ."""
     ending: Ending = ""

@@ -75,6 +75,20 @@ def test_the_interval_has_what_is_not_rejected(differences: list[float]) -> None
     assert high <= wider[1]
 
 
+@given(DIFFERENCES, st.lists(st.sampled_from([0.5, 0.2, ALPHA, ALPHA / 3]), min_size=1, max_size=6))
+def test_intervals_do_not_depend_on_those_before(differences: list[float], alphas: list[float]) -> None:
+    """Intervals and middles that were asked for earlier change no later one."""
+    bets = PairedBets()
+    for difference in differences:
+        bets.add(difference)
+        for alpha in alphas:
+            bets.interval(alpha)
+        middle = bets.middle
+    fresh = bets_on(differences)
+    assert [bets.interval(alpha) for alpha in alphas] == [bets_on(differences).interval(alpha) for alpha in alphas]
+    assert middle == fresh.middle
+
+
 @given(DIFFERENCES)
 def test_the_two_signs_of_the_next_pair_balance(differences: list[float]) -> None:
     """The mean wealth over both signs of the last pair is the wealth before: the bets are fair."""

@@ -106,6 +106,36 @@ def test_several_figures_need_more_evidence_alone_than_together() -> None:
     assert together.is_decided
 
 
+def test_final_verdicts_are_restored_without_judging_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs of an earlier call take no interval; with its final verdicts, the state is that of one call."""
+    figures = tuple(AbFigure(name=name, unit="s", better="lower") for name in ("f0", "f1", "f2"))
+    pairs = [pair(f0=noisy(0.2), f1=noisy(0.05, 0.1), f2=noisy(0, 0.5)) for _ in range(40)]
+    whole = judged(SETTINGS, figures, *pairs)
+    earlier = judged(SETTINGS, figures, *pairs[:25])
+    assert [state.figure for state in earlier.final] == ["f0"]
+    with monkeypatch.context() as patch:
+        patch.setattr(PairedBets, "interval", None)
+        resumed = AbJudge(SETTINGS, figures, pairs[:25], earlier.final)
+    assert resumed.verdicts() == earlier.verdicts()
+    for each in pairs[25:]:
+        resumed.add(each)
+    assert resumed.verdicts() == whole.verdicts()
+    assert resumed.final == whole.final
+
+
+def test_many_figures_take_two_intervals_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pair of 30 noisy figures costs two intervals a figure: at the level of all, and at that of the next one."""
+    figures = tuple(AbFigure(name=f"f{number}", unit="s", better="lower") for number in range(30))
+    pairs = [pair(**{figure.name: noisy(0, 0.5) for figure in figures}) for _ in range(8)]
+    judge, ends = AbJudge(SETTINGS, figures, pairs[1:]), []
+    end = PairedBets._end
+    monkeypatch.setattr(PairedBets, "_end", lambda *words: ends.append(words) or end(*words))
+    judge.add(pairs[0])
+    judge.verdicts()
+    judge.verdicts()
+    assert len(ends) <= 2 * 2 * len(figures)
+
+
 def test_figures_that_do_not_decide_do_not_delay_those_that_do() -> None:
     """A figure beside the one that decides costs it nothing."""
     beside = AbFigure(name="rate", unit="1", better="higher", decides=False)

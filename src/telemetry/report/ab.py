@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -71,7 +71,7 @@ def facts(result: AbResult) -> Iterator[str]:
     yield DOT.join(part for part in parts if part)
     yield (
         f"smallest difference that matters: {formatting.percent(settings.min_effect)}{DOT}"
-        f"intervals are valid after every pair, at {formatting.percent(1 - settings.alpha)} together"
+        f"at most {formatting.percent(settings.alpha)} of the verdicts are expected to be wrong"
     )
 
 
@@ -103,6 +103,7 @@ def notes(result: AbResult) -> Iterator[str]:
     if result.failures is not None:
         yield "no figure has a verdict: a side that fails more requests is measured by other requests"
     beside = [figure.name for figure in result.figures if not figure.decides]
+    yield from _without_ratio(result, result.verdicts)
     if beside:
         yield f"shown beside, without a part in the verdict: {', '.join(beside)}"
     endings = {
@@ -228,8 +229,23 @@ def _of_machine(result: AbResult) -> str:
 
 
 def _why_no_pairs(result: AbResult) -> str:
+    if reason := next(_without_ratio(result, result.deciding), ""):
+        return reason
     void = [pair.void for pair in result.pairs if pair.void]
     return f"{number_of(len(void), 'void pair')}; the newest: {void[-1]}" if void else "no pair has ended"
+
+
+def _without_ratio(result: AbResult, states: Sequence[FigureVerdict]) -> Iterator[str]:
+    """Yield which figures have no ratio in any pair, and why."""
+    runs = [run for pair in result.pairs if not pair.void for run in (pair.before, pair.after)]
+    for name in [state.figure for state in states if runs and not state.pairs]:
+        values = [run.values[name] for run in runs if name in run.values]
+        if 0 in values:
+            yield f"{name} is 0 in a run: no ratio"
+        elif any(value < 0 for value in values):
+            yield f"{name} is below 0 in a run: no ratio"
+        else:
+            yield f"{name} has no value in both runs of a pair"
 
 
 def _needed(state: FigureVerdict) -> str:

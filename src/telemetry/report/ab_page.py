@@ -83,9 +83,8 @@ def forest(result: AbResult) -> str:
     parts = [f'<line class="axis" x1="{at(0)}" x2="{at(0)}" y1="0" y2="{bottom}"/>']
     parts += [f'<path class="mark" d="M{at(end)} 0V{bottom}"/>' for end in (-least, least) if least]
     for number, row in enumerate(rows):
-        parts += _bar(
-            row, number * _ROW + _ROW // 2, [at(row.low or low), at(row.high or high), at(row.difference or 0)]
-        )
+        left, right = low if row.low is None else row.low, high if row.high is None else row.high
+        parts += _bar(row, number * _ROW + _ROW // 2, [at(left), at(right), at(row.difference or 0)])
     parts += [
         f'<text class="tick" text-anchor="middle" x="{at(value)}" y="{bottom + 14}">'
         f"{escape(formatting.signed_percent(float(f'{value:.2g}')))}</text>"

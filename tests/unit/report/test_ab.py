@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 from xml.etree import ElementTree
 
@@ -100,7 +101,7 @@ def test_text_has_the_verdict_the_figures_and_the_notes() -> None:
     assert render_as("ab", result(), width=120).splitlines() == [
         "./after is 4.1 % slower (wall time; 3.2 % to 5 %, 17 pairs)",
         "17 pairs of ./before and ./after, in random order · 1 void · 38.0 s · seed 7",
-        "smallest difference that matters: 2 % · intervals are valid after every pair, at 95 % together",
+        "smallest difference that matters: 2 % · at most 5 % of the verdicts are expected to be wrong",
         "",
         "  figure     before   after  difference       interval  pairs  needed  verdict",
         "  wall time  1.00 s  1.04 s      +4.1 %   3.2 % to 5 %     17       –  worse",
@@ -132,6 +133,23 @@ def test_without_pairs_the_reason_is_the_verdict() -> None:
     void = "can't tell: 3 void pairs; the newest: ./after: exit code 7"
     assert conclusion(replace(empty, pairs=[VOID] * 3)) == void
     assert conclusion(replace(empty, pairs=[])) == "can't tell: no pair has ended"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        ({"wall time": 0.0}, {"wall time": 3.0}, "is 0 in a run: no ratio"),
+        ({"wall time": -1.0}, {"wall time": 3.0}, "is below 0 in a run: no ratio"),
+        ({"wall time": 1.0}, {}, "has no value in both runs of a pair"),
+    ],
+)
+def test_a_figure_without_a_ratio_is_named(before: dict[str, float], after: dict[str, float], reason: str) -> None:
+    """Pairs have ended, but a figure that is 0 on one side has no ratio: the sentence says which and why."""
+    pair = AbPair(before=AbRun(values=before), after=AbRun(values=after), first="before")
+    none = replace(result(), verdicts=[FigureVerdict(figure="wall time")], figures=[WALL], pairs=[pair] * 20)
+    assert conclusion(none) == f"can't tell: wall time {reason}"
+    beside = replace(result(), verdicts=[result().verdicts[0], FigureVerdict(figure="CPU time")])
+    assert "CPU time has no value in both runs of a pair" in render_as("ab", replace(beside, pairs=[pair]))
 
 
 def test_the_same_command_says_what_the_machine_can_find() -> None:
@@ -226,6 +244,13 @@ def test_the_page_has_the_interval_of_each_figure_and_all_pairs() -> None:
     assert '"name":"pair 18"' not in html
     assert "<td>18</td>" in html
     assert "style=" not in html.partition("</style>")[2].partition("<script>")[0]
+
+
+def test_an_end_of_exactly_0_is_an_end() -> None:
+    """An interval from 0 % to 0 % is a point, not a bar over the whole width."""
+    html = render_as("ab", result(state("same", 0.0, 0.0, 0.0)), "html")
+    x1, x2 = re.findall(r'error-bar calm-key" x1="([\d.]+)" x2="([\d.]+)"', html)[0]
+    assert x1 == x2
 
 
 def test_a_page_without_pairs_has_no_empty_section() -> None:

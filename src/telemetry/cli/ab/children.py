@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from telemetry.cli.wrapped.command import in_foreground
+from telemetry.cli.wrapped.command import signal_name
 from telemetry.common.formatting import printable
 from telemetry.errors import UsageError
 
@@ -43,12 +43,15 @@ class EndedChild:
     def failure(self) -> str:
         """Reason why it failed; empty if it did not."""
         if self.code < 0:
-            return f"ended by {signal.Signals(-self.code).name}"
+            return f"ended by {signal_name(-self.code)}"
         return f"exit code {self.code}" if self.code else ""
 
 
 class Children:
-    """Starts processes and waits for them. A signal that ends this process goes to them first. Main thread only."""
+    """Starts processes and waits for them. A signal that ends this process goes to them first. Main thread only.
+
+    Each process has a session of its own, so that the signal reaches all processes that it started.
+    """
 
     def __init__(self) -> None:
         self.ended_by = 0
@@ -58,13 +61,15 @@ class Children:
     def run(self, commands: Sequence[ChildCommand], output: Path) -> list[EndedChild]:
         """Run commands at the same time, with their output in a file that is emptied before.
 
-        Raises UsageError if one can't be started.
+        Once a signal has ended the work, no further command is started. Raises UsageError if one can't be started.
         """
         ended: dict[int, EndedChild] = {}
         begun: dict[int, float] = {}
         with output.open("wb") as log:
             try:
                 for command in commands:
+                    if self.ended_by:
+                        break
                     begin_s = time.perf_counter()
                     begun[self._start(command, log.fileno())] = begin_s
             except OSError as error:
@@ -72,7 +77,7 @@ class Children:
                 program = printable(command.argv[0])
                 raise UsageError(f"{program} can't be started: {error.strerror or error}") from error
             finally:
-                if self.ended_by:  # it came before there was a child to pass it on to
+                if self.ended_by:  # it came while a child was started
                     self._send(self.ended_by)
                 while self._running:
                     pid, status, usage = os.wait4(-1, 0)
@@ -86,9 +91,13 @@ class Children:
 
     @contextmanager
     def heeding(self) -> Iterator[None]:
-        """Pass signals on inside the block, and end the work."""
+        """Pass signals on inside the block, and end the work.
+
+        A parent that ignores SIGCHLD leaves that to this process. Then the kernel would keep no ended child.
+        """
         heeded = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
         before = {number: signal.signal(number, self._end) for number in heeded}
+        before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
             yield
         finally:
@@ -98,20 +107,24 @@ class Children:
     def _start(self, command: ChildCommand, output: int) -> int:
         with _on(command.cores):  # a child inherits the cores of its parent
             child = subprocess.Popen(
-                command.argv, cwd=command.cwd, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                command.argv,
+                cwd=command.cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
         self._running[child.pid] = child
         return child.pid
 
     def _end(self, number: int, _frame: FrameType | None) -> None:
         self.ended_by = self.ended_by or number
-        if number != signal.SIGINT or not in_foreground():  # the terminal sends its Ctrl-C to all of them
-            self._send(number)
+        self._send(number)
 
     def _send(self, number: int) -> None:
         for pid in self._running:
-            with suppress(ProcessLookupError):  # it has just ended
-                os.kill(pid, number)
+            with suppress(ProcessLookupError, PermissionError):  # it has just ended, or runs as another user (sudo)
+                os.killpg(pid, number)
 
 
 @contextmanager

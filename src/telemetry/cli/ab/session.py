@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -17,6 +19,7 @@ from telemetry.cli.ab.checkouts import checkouts
 from telemetry.cli.ab.children import ChildCommand, Children, EndedChild
 from telemetry.cli.sweep_runs import result_of
 from telemetry.common import wording
+from telemetry.common.file_lock import FileLock, lock_path
 from telemetry.errors import RunNotFoundError, TelemetryError, UsageError
 from telemetry.history.request_model import request_counts
 from telemetry.judge.ab.judge import AbJudge
@@ -34,32 +37,41 @@ _MOST_VOID: Final = 3
 _WALL, _CPU = (FigureKey("command", "", (), statistic) for statistic in COMMAND_WORDS)
 """The figures of a command that is not recorded."""
 
-Commands = tuple[Sequence[str], Sequence[str]]
+_TOPOLOGY: Final = Path("/sys/devices/system/cpu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commands:
+    """All that is run, as it is run. A result has the same without secrets, in UTF-8."""
+
+    before: Sequence[str]
+    after: Sequence[str]
+    setup: str = ""
+    prepare: tuple[str, str] | None = None
 
 
 class AbSession:
     """The pairs so far, and those to come."""
 
     def __init__(
-        self, directory: Path, result: AbResult, commands: Commands, show: Callable[[AbResult], None]
+        self, directory: Path, result: AbResult, commands: Commands, cwd: str, show: Callable[[AbResult], None]
     ) -> None:
         """Take the pairs of a result. Raises UsageError for a pattern that matches no figure."""
         self.result = result
         self._directory = directory
-        self._commands = dict(zip(SIDES, commands, strict=True))
+        self._commands = commands
+        self._cwd = cwd
         self._show = show
         self._settings = result.settings
         self._children = Children()
         self._units: dict[FigureKey, str] = {} if self._settings.metrics else {_WALL: "s", _CPU: "s"}
         """All figures of the runs of this call, with their units."""
-        self._judge = AbJudge(self._settings, result.figures)
-        for pair in result.pairs:
-            self._bet(pair)
+        valid = [pair for pair in result.pairs if not pair.void]
+        self._judge = AbJudge(self._settings, result.figures, valid, result.final)
         if not (result.figures or self._settings.metrics):
             self._choose_figures()
         self._earlier = len(result.pairs)
         """Number of pairs of earlier calls: void ones among them don't end this call."""
-        self._begun_s = time.monotonic() - result.seconds
 
     @property
     def ended_by(self) -> int:
@@ -71,33 +83,30 @@ class AbSession:
         self._write()
         if not self.result.ending:
             with self._children.heeding(), self._folders() as folders:
-                for _ in range(self._settings.warmup):
-                    if not self.ended_by:
-                        self._pair(folders, "before")
+                for number in range(self._settings.warmup):
+                    self._pair(folders, "before", Random(f"{self._settings.seed}/warmup/{number}"))
                 self._write()
                 while not self.result.ending:
                     self._next(folders)
         return self.result
 
     def _next(self, folders: Sequence[str]) -> None:
-        """Run a pair. If a signal ends the work meanwhile, it has ended the runs too, and they don't count."""
+        """Run a pair, and count it with its time."""
+        begin_s = time.monotonic()
         order = Random(f"{self._settings.seed}/{len(self.result.pairs)}")
-        pair = self._pair(folders, SIDES[order.random() < 0.5])
-        if not self.ended_by:
-            self.result = replace(self.result, pairs=[*self.result.pairs, pair])
-            self._bet(pair)
+        pair = self._pair(folders, SIDES[order.random() < 0.5], order)
+        if pair is not None:
+            seconds = self.result.seconds + time.monotonic() - begin_s
+            self.result = replace(self.result, pairs=[*self.result.pairs, pair], seconds=seconds)
+            if not pair.void:
+                self._judge.add(pair)
         self._write()
         self._show(self.result)
 
-    def _bet(self, pair: AbPair) -> None:
-        if not pair.void:
-            self._judge.add(pair)
-
     def _write(self) -> None:
         """Write the pairs so far, with what they show."""
-        seconds = time.monotonic() - self._begun_s
         judge = self._judge
-        self.result = replace(self.result, verdicts=judge.verdicts(), failures=judge.failures, seconds=seconds)
+        self.result = replace(self.result, verdicts=judge.verdicts(), final=judge.final, failures=judge.failures)
         self.result = replace(self.result, ending=self._ending())
         write_json(self._directory / FILE, self.result)
 
@@ -113,10 +122,11 @@ class AbSession:
         }
         return next((ending for ending, holds in reasons.items() if holds), "")
 
-    def _pair(self, folders: Sequence[str], first: Side) -> AbPair:
+    def _pair(self, folders: Sequence[str], first: Side, random: Random) -> AbPair | None:
+        """Run a pair. Return None if a signal ends the work meanwhile: it has ended the runs too."""
         order = SIDES if first == "before" else SIDES[::-1]
         ids = {side: secrets.token_hex(4) if self._settings.metrics else "" for side in order}
-        cores = halves() if self._settings.duet else (frozenset[int](), frozenset[int]())
+        cores = halves(random) if self._settings.duet else (frozenset[int](), frozenset[int]())
         commands = {
             side: ChildCommand(argv=self._argv(side, ids[side]), cwd=folders[SIDES.index(side)], cores=own)
             for side, own in zip(order, cores, strict=True)
@@ -126,16 +136,18 @@ class AbSession:
             for side in together:
                 self._prepare(side, commands[side].cwd)
             ended += self._run([commands[side] for side in together])
+        if self.ended_by:
+            return None
         runs = {side: self._read(child, ids[side]) for side, child in zip(order, ended, strict=True)}
         void = self._void(runs)
-        if not (void or self.result.figures or self.ended_by):
+        if not (void or self.result.figures):
             self._choose_figures()
         return AbPair(before=runs["before"], after=runs["after"], first=first, void=void)
 
     def _run(self, commands: Sequence[ChildCommand]) -> list[EndedChild]:
         output = self._directory / "output.log"
         ended = self._children.run(commands, output)
-        if any(child.code for child in ended):
+        if any(child.code for child in ended) and not self.ended_by:
             output.replace(self._directory / FAILED)
         return ended
 
@@ -143,11 +155,12 @@ class AbSession:
         """Return the command of a side; with `run_id` behind `telemetry run`, which records it."""
         from telemetry.supervise.spawn import telemetry_command
 
-        command = [*self._commands[side]]
+        command = [*(self._commands.before if side == "before" else self._commands.after)]
         if not run_id:
             return command
+        alone = ["--quiet", "--no-gates", "--no-notify", "--no-backends"]
         where = ["--run-id", run_id, "--dir", str(self._directory)]
-        return [*telemetry_command(), "run", "--quiet", *where, "--", *command]
+        return [*telemetry_command(), "run", *alone, *where, "--", *command]
 
     def _read(self, child: EndedChild, run_id: str) -> AbRun:
         if not run_id:
@@ -165,7 +178,7 @@ class AbSession:
             values={
                 name_of(figure, reading.unit): reading.value
                 for figure, reading in figures.items()
-                if reading.value is not None and self._is_chosen(figure)
+                if reading.value is not None and math.isfinite(reading.value) and self._is_chosen(figure)
             },
             failure=failure,
             requests=int(sum(counts.issued for counts in requests)),
@@ -206,29 +219,31 @@ class AbSession:
 
     @contextmanager
     def _folders(self) -> Iterator[Sequence[str]]:
-        """Yield the working directory of each side."""
-        settings = self._settings
-        if settings.refs:
-            with checkouts(settings.refs, settings.cwd, self._set_up) as folders:
+        """Yield the working directory of each side. Raises UsageError if it is gone, and TelemetryError."""
+        if not os.path.isdir(self._cwd):
+            raise UsageError(f"there is no folder {self._cwd}, where the earlier pairs were run")
+        if self._settings.refs:
+            with checkouts(self._settings.refs, self._cwd, self._set_up) as folders:
                 yield folders
         else:
-            yield [settings.cwd, settings.cwd]
+            yield [self._cwd, self._cwd]
 
     def _set_up(self, folder: str) -> None:
         """Run the set-up in a checkout. Raises TelemetryError if it fails."""
-        self._run_shell(self._settings.setup, folder, "set-up")
+        self._run_shell(self._commands.setup, folder, "set-up")
 
     def _prepare(self, side: Side, folder: str) -> None:
         """Prepare the next run of a side. Raises TelemetryError if that fails."""
-        if self._settings.prepare is not None:
-            self._run_shell(self._settings.prepare[SIDES.index(side)], folder, "preparation")
+        if self._commands.prepare is not None:
+            self._run_shell(self._commands.prepare[SIDES.index(side)], folder, "preparation")
 
     def _run_shell(self, command: str, folder: str, name: str) -> None:
         """Run a shell command that is not measured. Raises TelemetryError if it fails."""
-        if command and not self.ended_by:
-            (ended,) = self._run([ChildCommand(argv=["/bin/sh", "-c", command], cwd=folder)])
-            if ended.failure and not self.ended_by:
-                raise TelemetryError(f"the {name} failed: {ended.failure}", hint=f"see {self._directory / FAILED}")
+        if command:
+            ended = self._run([ChildCommand(argv=["/bin/sh", "-c", command], cwd=folder)])
+            if not self.ended_by and ended[0].failure:
+                reason = ended[0].failure
+                raise TelemetryError(f"the {name} failed: {reason}", hint=f"see {self._directory / FAILED}")
 
 
 def name_of(figure: FigureKey, unit: str = "s") -> str:
@@ -238,15 +253,50 @@ def name_of(figure: FigureKey, unit: str = "s") -> str:
     return f"{wording.instrument(figure.name, dict(figure.labels), unit)} {figure.statistic}"
 
 
-def halves() -> tuple[frozenset[int], frozenset[int]]:
-    """Return two halves of the cores of this process. Raises UsageError if there are none."""
+def halves(random: Random) -> tuple[frozenset[int], frozenset[int]]:
+    """Return two random halves of the cores of this process. Raises UsageError if there are none.
+
+    The threads of a physical core share its units, so they stay in one half, unless there is only one such core.
+    """
     if not hasattr(os, "sched_getaffinity"):
         raise UsageError("--duet needs Linux: this system can't keep a process on some cores")
     cores = sorted(os.sched_getaffinity(0))
-    half = len(cores) // 2
-    if not half:
+    if len(cores) < 2:
         raise UsageError("--duet needs two cores, and this process may use only one", hint="leave --duet out")
-    return frozenset(cores[:half]), frozenset(cores[half : 2 * half])
+    by_siblings: dict[str, list[int]] = {}
+    for core in cores:
+        by_siblings.setdefault(_siblings(core), []).append(core)
+    groups = list(by_siblings.values())
+    if len(groups) < 2:
+        groups = [[core] for core in cores]
+    random.shuffle(groups)
+    groups.sort(key=len)  # so that both halves have the same number of threads, or nearly
+    even = groups[len(groups) % 2 :]
+    return frozenset().union(*even[::2]), frozenset().union(*even[1::2])
+
+
+def _siblings(core: int) -> str:
+    """Return the cores that are threads of the same physical core, as text; its own number if that is unknown."""
+    try:
+        return (_TOPOLOGY / f"cpu{core}" / "topology" / "thread_siblings_list").read_text()
+    except OSError:
+        return str(core)
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keep other calls from a folder inside the block. Raises UsageError if one has it."""
+    lock: FileLock | None = FileLock()
+    with suppress(OSError):  # there is no such folder, or the file system has no locks
+        lock = lock_path(directory, os.O_DIRECTORY)
+    if lock is None:
+        raise UsageError(
+            f"another `telemetry ab` works in {directory}", hint="wait for its end, or name another folder"
+        )
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def read_result(directory: Path) -> AbResult:
@@ -260,11 +310,12 @@ def read_result(directory: Path) -> AbResult:
 
 
 def newest_directory(root: Path) -> Path:
-    """Return the folder of the newest pairs below the parent folder of the run directories.
+    """Return the folder of the newest result with pairs below the parent folder of the run directories.
 
-    Raises RunNotFoundError.
+    Raises RunDirectoryError or RunNotFoundError.
     """
-    files = list((root / FOLDER).glob(f"*/{FILE}"))
-    if not files:
-        raise RunNotFoundError(f"no result of `telemetry ab` in {root / FOLDER}")
-    return max(files, key=lambda file: file.stat().st_mtime_ns).parent
+    files = sorted((root / FOLDER).glob(f"*/{FILE}"), key=lambda file: file.stat().st_mtime_ns, reverse=True)
+    directory = next((file.parent for file in files if read_result(file.parent).pairs), None)
+    if directory is None:
+        raise RunNotFoundError(f"no result of `telemetry ab` with a pair in {root / FOLDER}")
+    return directory

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import secrets
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Final
 
 from telemetry.cli import console, find_run
 from telemetry.cli.commands.compare import fraction
 from telemetry.cli.commands.run import name_of
 from telemetry.cli.outputs import Output, add_output_arguments, make_folder, make_folders, outputs, write
-from telemetry.common.formatting import columns, number_of, without_middle
+from telemetry.common.formatting import columns, number_of, printable, without_middle
 from telemetry.errors import UsageError
 from telemetry.report import formats_of, render_as
+from telemetry.wire.codec import carriable
 from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
+    from telemetry.cli.ab.session import Commands
     from telemetry.judge.ab.model import AbResult
 
 FORMATS: Final = formats_of("ab")
@@ -35,13 +40,8 @@ _SYNTAX: Final = "telemetry ab -- BEFORE … -- AFTER …"
 _ONE_COMMAND: Final = {"refs": " A B", "param": " NAME=A,B", "same": ""}
 """Options that make both sides of one command."""
 _SHELL: Final = ["/bin/sh", "-c"]
-_FIXED: Final = (
-    *("refs", "setup", "param", "prepare", "same", "duet", "warmup", "min_effect", "alpha"),
-    *("metric", "decide", "seed"),
-)
+_FIXED: Final = ("refs", "param", "same", "duet", "warmup", "min_effect", "alpha", "metric", "decide", "seed")
 """Options that hold for all pairs, so that `--resume` takes none of them."""
-
-Commands = tuple[Sequence[str], Sequence[str]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="shell command before each run, which is not measured; give it twice for one of each side",
     )
     parser.add_argument("--pairs", type=int, metavar="N", help=f"most pairs to run (default: {_PAIRS})")
-    parser.add_argument("--budget", metavar="TIME", help="begin no pair after this time, such as 10m")
+    parser.add_argument("--budget", metavar="TIME", help="begin no pair after pairs took this time, such as 10m")
     parser.add_argument("--warmup", type=int, metavar="N", help="pairs to run first and not to use (default: 1)")
     parser.add_argument(
         "--min-effect", type=fraction, metavar="2%", help="smallest difference that matters (default: 2 %%)"
@@ -126,7 +126,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from telemetry.cli.ab.session import AbSession, newest_directory, read_result
+    from telemetry.cli.ab.session import AbSession, locked, newest_directory, read_result
+    from telemetry.report.ab import conclusion
 
     wanted = outputs(args.formats, args.files, FORMATS, STEM)
     if args.annotate and any(output.path is None and output.form != "text" for output in wanted):
@@ -136,16 +137,20 @@ def run(args: argparse.Namespace) -> int:
     _check_limits(args)
     if args.resume is None:
         result, commands = _new(args, given)
-        directory = _new_directory(root, commands[1])
+        directory = _new_directory(root, commands.after)
     else:
         directory = Path(args.resume).absolute() if args.resume else newest_directory(root)
-        result, commands = _resumed(args, read_result(directory), given)
-    make_folders(wanted)
-    session = AbSession(directory, result, commands, _show)
-    try:
-        result = session.run()
-    finally:
-        _clear_line()
+    with locked(directory):
+        if args.resume is not None:
+            result, commands = _resumed(args, read_result(directory), given)
+        make_folders(wanted)
+        session = AbSession(directory, result, commands, _folder(result), _show)
+        try:
+            result = session.run()
+        finally:
+            _clear_line()
+    if not (args.annotate or any(output.path is None for output in wanted)):
+        console.say(conclusion(result))
     for output in wanted:
         if output.path is not None or not args.annotate:  # annotations have the text
             _write(result, output)
@@ -199,7 +204,7 @@ def _check_limits(args: argparse.Namespace) -> None:
     if len(options := [f"--{name}" for name in _ONE_COMMAND if getattr(args, name)]) > 1:
         hint = "give one commit twice: --refs main main" if options == ["--refs", "--same"] else "leave one out"
         raise UsageError(f"{options[0]} and {options[1]} can't be combined", hint=hint)
-    if args.setup is not None and not args.refs:
+    if args.setup is not None and not args.refs and args.resume is None:
         raise UsageError("--setup prepares the checkouts of --refs", hint="add --refs A B, or leave it out")
     if len(args.prepare or []) > 2:
         raise UsageError("--prepare is given more than twice", hint="give it once, or once for each side")
@@ -218,7 +223,7 @@ def _budget(args: argparse.Namespace) -> float | None:
 
 def _new(args: argparse.Namespace, given: Sequence[list[str]]) -> tuple[AbResult, Commands]:
     """Return a result without pairs, and the commands of both sides. Raises UsageError."""
-    from telemetry.cli.ab.session import halves
+    from telemetry.cli.ab.session import Commands, halves
     from telemetry.judge.ab.model import AbResult, AbSettings
 
     option = next((name for name in _ONE_COMMAND if getattr(args, name)), "")
@@ -226,24 +231,26 @@ def _new(args: argparse.Namespace, given: Sequence[list[str]]) -> tuple[AbResult
         what = f"--{option} takes one command" if option else "two commands are needed"
         hint = f"telemetry ab --{option}{_ONE_COMMAND[option]} -- CMD …" if option else _SYNTAX
         raise UsageError(what, hint=hint)
-    commands: Commands = given[0], given[-1]
     prepare = (args.prepare[0], args.prepare[-1]) if args.prepare else None
-    labels = tuple(args.refs) if args.refs else None
+    commands = Commands(before=given[0], after=given[-1], setup=args.setup or "", prepare=prepare)
+    labels = (carriable(args.refs[0]), carriable(args.refs[1])) if args.refs else None
     if args.param:
-        commands, prepare, labels = _with_values(args.param, given[0], prepare)
+        commands, labels = _with_values(args.param, commands)
     shown = _shown(commands)
     if args.duet:
-        halves()
-    metrics = args.metric or []
+        halves(Random())
+    if not args.refs:
+        _check_programs(commands)
+    metrics = list(map(carriable, args.metric or []))
     settings = AbSettings(
-        before=shown[0],
-        after=shown[1],
-        masked=list(shown) != list(commands),
-        labels=labels or _labels(*shown),
-        cwd=os.getcwd(),
+        before=list(shown.before),
+        after=list(shown.after),
+        masked=shown != commands,
+        labels=labels or _labels(shown.before, shown.after),
+        cwd=carriable(os.getcwd()),
         refs=_commits(args.refs) if args.refs else [],
-        setup=args.setup or "",
-        prepare=prepare,
+        setup=shown.setup,
+        prepare=shown.prepare,
         same=args.same,
         duet=args.duet,
         seed=secrets.randbelow(_SEEDS) if args.seed is None else args.seed,
@@ -251,15 +258,23 @@ def _new(args: argparse.Namespace, given: Sequence[list[str]]) -> tuple[AbResult
         alpha=0.05 if args.alpha is None else args.alpha,
         min_effect=0.02 if args.min_effect is None else args.min_effect,
         metrics=metrics,
-        decide=args.decide or ([] if metrics else ["command:wall"]),
+        decide=list(map(carriable, args.decide or ([] if metrics else ["command:wall"]))),
     )
     return AbResult(settings=settings, most_pairs=args.pairs or _PAIRS, budget_s=_budget(args)), commands
 
 
-def _with_values(
-    text: str, command: Sequence[str], prepare: tuple[str, str] | None
-) -> tuple[Commands, tuple[str, str] | None, tuple[str, str]]:
-    """Return the commands of both sides, those that prepare their runs, and their labels. Raises UsageError."""
+def _check_programs(commands: Commands) -> None:
+    """Raise UsageError if a program surely can't be started. The preparation may make those that have a folder."""
+    for program in (commands.before[0], commands.after[0]):
+        if shutil.which(program) is None and not (os.sep in program and commands.prepare):
+            reason = os.strerror(errno.EACCES if os.sep in program and os.path.exists(program) else errno.ENOENT)
+            raise UsageError(f"{printable(program)} can't be started: {reason}")
+
+
+def _with_values(text: str, template: Commands) -> tuple[Commands, tuple[str, str]]:
+    """Return the commands with the values of both sides, and the labels of these. Raises UsageError."""
+    from dataclasses import replace
+
     from telemetry.judge.sweeps.params import filled, parse_parameters, told
 
     (parameter,) = parse_parameters([text])
@@ -267,41 +282,74 @@ def _with_values(
         hint = "give two values; `telemetry sweep` runs any number"
         raise UsageError(f"--param {text} has {number_of(len(parameter.values), 'value')}", hint=hint)
     before, after = ({parameter.name: value} for value in parameter.values)
-    commands = filled(command, before), filled(command, after)
-    prepared = prepare and (filled(prepare[:1], before)[0], filled(prepare[1:], after)[0])
-    if commands[0] == commands[1] and prepared == prepare:
+    prepare = template.prepare
+    commands = replace(
+        template,
+        before=filled(template.before, before),
+        after=filled(template.after, after),
+        prepare=prepare and (filled(prepare[:1], before)[0], filled(prepare[1:], after)[0]),
+    )
+    if commands.before == commands.after and commands.prepare == prepare:
         hint = f"write {{{parameter.name}}} in one of its arguments"
         raise UsageError(f"the command does not use parameter {parameter.name}", hint=hint)
-    return commands, prepared, (_label(told(before)), _label(told(after)))
+    return commands, (_label(told(before)), _label(told(after)))
 
 
 def _resumed(args: argparse.Namespace, result: AbResult, given: Sequence[list[str]]) -> tuple[AbResult, Commands]:
     """Return an earlier result with the limits of this call, and the commands of both sides. Raises UsageError."""
     from msgspec.structs import replace
 
+    from telemetry.cli.ab.session import Commands
+
     settings = result.settings
     if changed := [name for name in _FIXED if getattr(args, name) is not None and getattr(args, name) is not False]:
         option = f"--{changed[0].replace('_', '-')}"
         raise UsageError(f"{option} can't change with --resume", hint="only --pairs and --budget can")
-    if not given and settings.masked:
+    kept = Commands(before=settings.before, after=settings.after, setup=settings.setup, prepare=settings.prepare)
+    commands = Commands(
+        before=given[0] if given else kept.before,
+        after=given[-1] if given else kept.after,
+        setup=kept.setup if args.setup is None else args.setup,
+        prepare=(args.prepare[0], args.prepare[-1]) if args.prepare else kept.prepare,
+    )
+    is_whole = given and (args.setup or not kept.setup) and (args.prepare or not kept.prepare)
+    if settings.masked and not is_whole:
+        options = [f"--{name}" for name in ("setup", "prepare") if getattr(kept, name)]
         raise UsageError(
-            "the commands have secrets, which are not kept", hint="give the commands again after --resume DIR"
+            "the commands have secrets, or bytes that are not UTF-8, which are not kept",
+            hint=f"give the commands again after --resume DIR{''.join(f', and {option}' for option in options)}",
         )
-    commands = (given[0], given[-1]) if given else (settings.before, settings.after)
-    if _shown(commands) != (settings.before, settings.after):
+    if _shown(commands) != kept:
         raise UsageError("these are not the commands of the earlier pairs", hint="start anew without --resume")
     limits = {"most_pairs": args.pairs or result.most_pairs, "budget_s": _budget(args) or result.budget_s}
     return replace(result, **limits), commands
 
 
-def _shown(commands: Commands) -> tuple[list[str], list[str]]:
-    """Return the commands as results have them: without secrets."""
+def _folder(result: AbResult) -> str:
+    """Return the working directory of both commands. A result has its name in UTF-8."""
+    here = os.getcwd()
+    return here if carriable(here) == result.settings.cwd else result.settings.cwd
+
+
+def _shown(commands: Commands) -> Commands:
+    """Return the commands as results have them: without secrets, in UTF-8."""
+    from telemetry.cli.ab.session import Commands
     from telemetry.cli.beside_run.redaction import redactor_of
     from telemetry.cli.wrapped.command import shown_argv
     from telemetry.config import load
 
     redactor = redactor_of(load().config)
-    return shown_argv(commands[0], redactor), shown_argv(commands[1], redactor)
+
+    def text(command: str) -> str:
+        return shown_argv([*_SHELL, command], redactor)[-1]
+
+    prepare = commands.prepare
+    return Commands(
+        before=shown_argv(commands.before, redactor),
+        after=shown_argv(commands.after, redactor),
+        setup=text(commands.setup),
+        prepare=prepare and (text(prepare[0]), text(prepare[1])),
+    )
 
 
 def _labels(before: Sequence[str], after: Sequence[str]) -> tuple[str, str]:

@@ -147,7 +147,7 @@ class Job:
         if not self.started:
             return f"the command could not be started: {self._redactor.text(self._failure)}"
         if os.WIFSIGNALED(self._status):
-            return f"the command was killed by {_signal_name(os.WTERMSIG(self._status))}"
+            return f"the command was killed by {signal_name(os.WTERMSIG(self._status))}"
         return f"the command exited with code {self.exit_code}"
 
     def facts(self) -> CommandFacts:
@@ -157,7 +157,7 @@ class Job:
             argv=shown_argv(self.command, self._redactor),
             pid=self.pid,
             exit_code=None if signalled else self.exit_code,
-            signal=_signal_name(os.WTERMSIG(self._status)) if signalled else None,
+            signal=signal_name(os.WTERMSIG(self._status)) if signalled else None,
             wall_s=(self._ended_ns - self._begun_ns) / 1e9,
             cpu_user_s=user_s,
             cpu_system_s=system_s,
@@ -258,7 +258,8 @@ def _noted(_number: int, _frame: FrameType | None) -> None:
     """Do nothing. SIGCHLD needs a handler to be written to the wakeup descriptor."""
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """Return the name of a signal, or its number if it has none."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from pathlib import Path
 
 import pytest
 
+from telemetry.cli.ab.session import locked
 from telemetry.cli.commands.ab import _labels
 from telemetry.cli.main import main
 
@@ -45,6 +48,9 @@ ONE = ("--", "true")
         (["--resume"], "no result of `telemetry ab`"),
         (["--resume", "nowhere"], "has no ab.json"),
         (["--format", "csv", *TWO], "invalid choice: 'csv'"),
+        ([*ONE, "--", "no-such-program"], "no-such-program can't be started: No such file or directory"),
+        ([*ONE, "--", "./no-such-program"], "./no-such-program can't be started: No such file or directory"),
+        ([*ONE, "--", "/etc/passwd"], "/etc/passwd can't be started: Permission denied"),
     ],
 )
 def test_calls_that_are_refused(
@@ -65,6 +71,8 @@ def test_an_earlier_result_keeps_its_options(root: Path, capsys: pytest.CaptureF
         (["--min-effect", "5%"], "--min-effect can't change with --resume"),
         (["--same"], "--same can't change with --resume"),
         (["--warmup", "0"], "--warmup can't change with --resume"),
+        (["--prepare", "true"], "these are not the commands of the earlier pairs"),
+        (["--setup", "true"], "these are not the commands of the earlier pairs"),
         (TWO, "these are not the commands of the earlier pairs"),
     ):
         assert main(["ab", "--resume", *(words if words is TWO else ["", *words][1:])]) == 2
@@ -161,3 +169,83 @@ def test_annotations_have_the_text(root: Path, capsys: pytest.CaptureFixture[str
     assert out.splitlines()[-1].startswith("::warning title=telemetry ab::can't tell: wall time ")
     assert main(["ab", "--json", "--annotate", "gitlab", *TWO]) == 2
     assert "--annotate gitlab goes to stdout too" in capsys.readouterr().err
+
+
+def test_the_newest_result_has_pairs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A call that fails before its first pair is not the newest result."""
+    assert main(["ab", "--pairs", "1", *TWO]) == 3
+    good = next(root.glob("ab/*/ab.json"))
+    assert main(["ab", "--prepare", "exit 4", *TWO]) == 1
+    assert len(list(root.glob("ab/*/ab.json"))) == 2
+    assert main(["ab", "--resume", "--pairs", "2"]) == 3
+    assert len(json.loads(good.read_text())["pairs"]) == 2
+    good.unlink()
+    assert main(["ab", "--resume"]) == 1
+    assert "no result of `telemetry ab` with a pair in " in capsys.readouterr().err
+
+
+def test_one_call_at_a_time_has_the_folder(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A second call for the same folder is an error, and leaves the result as it is."""
+    assert main(["ab", "--pairs", "1", *TWO]) == 3
+    path = next(root.glob("ab/*/ab.json"))
+    before = path.read_bytes()
+    with locked(path.parent):
+        assert main(["ab", "--resume", "--pairs", "2"]) == 2
+    assert "another `telemetry ab` works in " in capsys.readouterr().err
+    assert path.read_bytes() == before
+    assert main(["ab", "--resume", "--pairs", "2"]) == 3
+
+
+@pytest.mark.parametrize("option", ["--password=hunter2", "\udcff"])
+def test_texts_that_are_not_kept_are_given_again(
+    root: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    """A preparation with a secret, or not in UTF-8, is not in the file as it is, so --resume needs it."""
+    prepare = ("--prepare", f"true {option}")
+    assert main(["ab", "--pairs", "1", *prepare, *TWO]) == 3
+    assert "hunter2" not in next(root.glob("ab/*/ab.json")).read_text(encoding="utf-8")
+    capsys.readouterr()
+    for words in ((), TWO, prepare):
+        assert main(["ab", "--resume", "--pairs", "2", *words]) == 2
+        error = capsys.readouterr().err
+        assert "the commands have secrets, or bytes that are not UTF-8, which are not kept" in error
+        assert "give the commands again after --resume DIR, and --prepare" in error
+    assert main(["ab", "--resume", "--pairs", "2", "--prepare", "true x", *TWO]) == 2
+    assert "these are not the commands of the earlier pairs" in capsys.readouterr().err
+    assert main(["ab", "--resume", "--pairs", "2", *prepare, *TWO]) == 3
+
+
+def test_a_folder_that_is_not_utf_8(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pairs are run in such a folder, and go on there; elsewhere the message names it."""
+    folder = os.fsdecode(bytes(root.parent) + b"/sub\xff")
+    os.mkdir(folder)
+    monkeypatch.chdir(folder)
+    words = ("--dir", str(root), "--pairs")
+    assert main(["ab", *words, "1", "--metric", "\udcff", "--decide", "\udcff", *TWO]) == 2
+    assert main(["ab", *words, "1", *TWO]) == 3
+    assert main(["ab", "--resume", *words, "2"]) == 3
+    monkeypatch.chdir("/")
+    capsys.readouterr()
+    assert main(["ab", "--resume", *words, "3"]) == 2
+    assert "sub\N{REPLACEMENT CHARACTER}, where the earlier pairs were run" in capsys.readouterr().err
+    assert main(["ab", "--resume", *words, "2"]) == 3
+
+
+def test_the_budget_is_for_pairs(root: Path) -> None:
+    """The warm-up takes longer than the budget, and yet there is a pair. So has a later call with more of it."""
+    slow = ("--", "sleep", "0.2")
+    for words in (["--budget", "100ms", *slow, *slow], ["--resume", "--budget", "500ms"]):
+        assert main(["ab", *words]) == 3
+    result = json.loads(next(root.glob("ab/*/ab.json")).read_text())
+    assert (result["ending"], len(result["pairs"])) == ("budget", 2)
+    assert 0.8 <= result["seconds"] < 2
+
+
+def test_the_verdict_is_a_message_if_the_result_is_a_file(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A result in files only leaves its first line on stderr."""
+    assert main(["ab", "--pairs", "1", "-o", "ab.md", *TWO]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("telemetry: can't tell: wall time ")

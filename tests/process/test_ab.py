@@ -107,12 +107,11 @@ def test_a_faster_command_passes_in_all_formats(ground: Any) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_all_processes_of_a_pair(ground: Any, number: int, wait_until: Callable[..., object]) -> None:
     """What a shell has started is ended with it, and the second run of the pair is never started."""
-    script = "echo $$ >> begun; sleep 60; true"
+    script = "sh -c 'echo $$ >> begun; exec sleep 60'; true"
     command = ("--", "sh", "-c", script)
     child = ground.telemetry("ab", "--warmup", "0", *command, *command)
     begun = ground.folder / "begun"
     until(child, lambda: begun.exists() and begun.read_text().endswith("\n"))
-    time.sleep(0.1)  # so that the shell has started `sleep`
     os.kill(child.pid, number)
     _, err = child.communicate(timeout=DEADLINE_S)
     assert child.returncode == 128 + number, err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sys
 import threading
@@ -282,6 +283,7 @@ def test_a_backend_that_is_waited_for_is_said_once(
     said = capsys.readouterr().err
     assert said.count("waiting for mine") == 1
     assert said.count("telemetry: mine: 3 records are not delivered") == 1
+    assert re.search(r"^ *mine +undelivered ", said, re.MULTILINE), said
 
 
 def test_the_settings_name_backends_too(

@@ -27,6 +27,8 @@ _MOST_CHARTS: Final = 12
 _WIDTH: Final = 720
 _LEFT: Final = 190
 _RIGHT: Final = 200
+_TICKS_APART: Final = 0.15
+"""Share of the width from which the tick of an end does not cover that of 0."""
 _ROW: Final = 26
 _NAME_COLUMNS: Final = 26
 
@@ -88,7 +90,8 @@ def forest(result: AbResult) -> str:
     parts += [
         f'<text class="tick" text-anchor="middle" x="{at(value)}" y="{bottom + 14}">'
         f"{escape(formatting.signed_percent(float(f'{value:.2g}')))}</text>"
-        for value in dict.fromkeys((low, 0.0, high))
+        for value in (low, 0.0, high)
+        if value == 0.0 or abs(value) >= _TICKS_APART * (high - low)
     ]
     return (
         f'<svg viewBox="0 0 {_WIDTH} {bottom + 20}" width="{_WIDTH}" role="img" '

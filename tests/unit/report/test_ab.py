@@ -253,6 +253,16 @@ def test_an_end_of_exactly_0_is_an_end() -> None:
     assert x1 == x2
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"), [(0.17, 1.0, ["0 %", "+100 %"]), (-0.3, 0.5, ["-30 %", "0 %", "+50 %"])]
+)
+def test_the_ticks_of_intervals_do_not_cover_each_other(low: float, high: float, ticks: list[str]) -> None:
+    """An end of the axis that is close to 0 has no tick of its own."""
+    html = render_as("ab", result(state("worse", 0.4, low, high)), "html")
+    forest = html.partition('id="forest"')[2].partition("</svg>")[0]
+    assert re.findall(r'text-anchor="middle"[^>]*>([^<]*)<', forest) == ticks
+
+
 def test_a_page_without_pairs_has_no_empty_section() -> None:
     """A page of void pairs has their reasons, and no figures."""
     html = render_as("ab", replace(result(), figures=[], verdicts=[], pairs=[VOID]), "html")

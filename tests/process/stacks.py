@@ -96,12 +96,15 @@ def line_of(process: subprocess.Popen[str], words: str) -> str:
     raise AssertionError(f"{words!r} is not in the output; {process.stderr and process.stderr.read()}")
 
 
-def await_ready(process: subprocess.Popen[str]) -> None:
-    """Wait until the keeper says that it is ready, which is some time after its servers answer others."""
+def await_ready(process: subprocess.Popen[str]) -> list[str]:
+    """Wait until the keeper says that it is ready, which is some time after its servers answer others.
+
+    Returns its messages.
+    """
     assert process.stderr is not None
     lines = []
     for line in process.stderr:
         lines.append(line)
         if "press Ctrl-C to end the stack" in line:
-            return
+            return lines
     raise AssertionError(f"it ended before it was ready: {lines}")

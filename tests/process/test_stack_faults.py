@@ -14,14 +14,14 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from tests.ports import free_port
 from tests.process.conftest import Ground
-from tests.process.stack_servers import DOCKER, install, install_grafana
+from tests.process.stack_servers import DOCKER, GRAFANA, install, install_grafana
 from tests.process.stacks import SOON_S, Stack, WaitUntil, await_ready, line_of
 
 from telemetry.store.processes import process_lives, start_of
 
 pytestmark = pytest.mark.slow
-LATE = """
-import socket, sys, time
+WAITS = """
+import sys, time
 words = dict(word.lstrip("-").partition("=")[::2] for word in sys.argv[1:])
 go = words["config"] + ".go"
 while True:
@@ -30,10 +30,9 @@ while True:
         break
     except FileNotFoundError:
         time.sleep(0.02)
-print("address already in use", flush=True)
-sys.exit(1)
 """
-"""A Grafana that looks for its port only once it is told to, and finds it taken."""
+"""The start of a Grafana that looks for its port only once a file says so."""
+LATE = WAITS + 'print("address already in use", flush=True)\nsys.exit(1)\n'
 
 
 @pytest.fixture
@@ -123,6 +122,22 @@ def test_the_server_of_another_is_not_taken_for_ours(stack: Stack, wait_until: W
     assert process.returncode == 1, (out, err)
     assert "Grafana ended with exit code 1 before it was ready; its last words: address already in use" in err
     assert "Grafana" not in out
+
+
+def test_auto_port_chooses_again_if_a_port_is_taken_after_the_check(stack: Stack, wait_until: WaitUntil) -> None:
+    """With `--auto-port`, a port that is taken between the check and the start of its server is given up."""
+    port = free_port(row=2)
+    stack.settings["grafana"] = {"program": str(install_grafana(stack.bin / "g", WAITS + GRAFANA)), "port": port}
+    process = stack.start("--auto-port")
+    wait_until(lambda: (stack.folder / "state.json").exists() and stack.part("grafana")["pid"], SOON_S, "its start")
+    with socket.create_server(("127.0.0.1", port)):
+        (stack.folder / "grafana.ini.go").touch()
+        messages = await_ready(process)
+        assert any("other ports are tried" in line for line in messages)
+        assert any(f"port {port} is held by" in line for line in messages)
+        assert stack.part("grafana")["state"] == "ready"
+        assert stack.part("grafana")["address"] == f"http://127.0.0.1:{port + 1}"
+        assert stack.part()["state"] == "ready"
 
 
 def test_the_state_of_a_machine_that_was_switched_off_is_no_obstacle(stack: Stack) -> None:

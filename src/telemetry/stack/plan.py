@@ -30,6 +30,10 @@ class Plan:
     def podman(self) -> bool:
         return self.compose[:1] == ("podman",)
 
+    def taken_ports(self) -> list[int]:
+        """Return the ports of the parts at which a process listens now."""
+        return [port for _, _, port in _ports(self.parts) if is_taken(self.layout.settings.host, port)]
+
 
 def make_plan(
     directory: Path,

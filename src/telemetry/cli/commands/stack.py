@@ -21,11 +21,13 @@ from telemetry.wire.exit_codes import Exit
 if TYPE_CHECKING:
     from telemetry.stack.control import PartView
     from telemetry.stack.plan import Plan
+    from telemetry.stack.settings import StackSettings
     from telemetry.store.stack_state import StackState
 
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _READY: Final = "ready"
 """Last line of a detached keeper to the command that started it."""
+_PORT_TRIES: Final = 3
 _HOW: Final = {"native": "", "compose": "in a container"}
 
 
@@ -79,10 +81,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _up(args: argparse.Namespace) -> int:
     from telemetry.stack.control import has_left
-    from telemetry.stack.plan import make_plan
     from telemetry.stack.settings import load_settings, stack_directory
     from telemetry.store.append_file import describe
-    from telemetry.store.scrape_targets import remove_dead
     from telemetry.store.stack_state import claimed, read_state
 
     directory, settings = stack_directory(args.dir), load_settings(args.config)
@@ -99,21 +99,40 @@ def _up(args: argparse.Namespace) -> int:
                     f"servers of an earlier stack in {directory} may still run",
                     hint="run `telemetry stack down` first",
                 )
-            plan = make_plan(
-                directory, settings, log_level=args.log_level, only=args.only, auto_port=args.auto_port
-            )
-            for message in plan.moved:
-                tell.say(message)
-            plan.layout.write(podman=plan.podman)
-            remove_dead(plan.layout.targets)
             last.enter_context(_signals(ending))
-            return _keep(plan, ending, tell, attach_logs=args.attach_logs)
+            return _start(directory, settings, args, ending, tell)
         except TelemetryError as error:
             tell.say(str(error))
             return error.exit_code
         except OSError as error:
             tell.say(describe(error))
             return Exit.ERROR
+
+
+def _start(
+    directory: Path, settings: StackSettings, args: argparse.Namespace, ending: threading.Event, tell: _Teller
+) -> int:
+    """Choose ports and run the stack until a signal. Returns the exit code.
+
+    A free port may be taken before its server listens there. With `--auto-port`, other ports are chosen then.
+    """
+    from telemetry.stack.keeper import NotReadyError
+    from telemetry.stack.plan import make_plan
+    from telemetry.store.scrape_targets import remove_dead
+
+    for tries_left in reversed(range(_PORT_TRIES)):
+        plan = make_plan(directory, settings, log_level=args.log_level, only=args.only, auto_port=args.auto_port)
+        for message in plan.moved:
+            tell.say(message)
+        plan.layout.write(podman=plan.podman)
+        remove_dead(plan.layout.targets)
+        try:
+            return _keep(plan, ending, tell, attach_logs=args.attach_logs)
+        except NotReadyError:
+            if not (args.auto_port and tries_left and plan.taken_ports()):
+                raise
+            tell.say("another process took a port of the stack before its server did; other ports are tried")
+    raise AssertionError("the last try returns or raises")
 
 
 def _keep(plan: Plan, ending: threading.Event, tell: _Teller, *, attach_logs: bool) -> int:

@@ -1,4 +1,4 @@
-"""Locks and a counter that signal handlers, threads and forked children may use."""
+"""Locks, a counter and a set that signal handlers, threads and forked children may use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
+
+_T = TypeVar("_T")
 
 
 class Locked:
@@ -25,6 +27,23 @@ class Locked:
     def renew_lock(self) -> None:
         """Replace the lock."""
         self._lock = threading.RLock()
+
+
+class LivingObjects(Generic[_T]):
+    """Objects that live as long as somebody else holds them. One thread may read while others add.
+
+    Iterating a `WeakSet` then raises RuntimeError, since it runs Python code between two objects.
+    """
+
+    def __init__(self) -> None:
+        self._references: set[weakref.ref[_T]] = set()
+
+    def add(self, item: _T) -> None:
+        self._references.add(weakref.ref(item, self._references.discard))
+
+    def now(self) -> list[_T]:
+        """Return the objects that live now."""
+        return [item for reference in self._references.copy() if (item := reference()) is not None]
 
 
 _ALL: Final[weakref.WeakSet[Locked]] = weakref.WeakSet()

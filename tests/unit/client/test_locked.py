@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
 
 import pytest
 
-from telemetry.client.signal_safe import Locked
+from telemetry.client.signal_safe import LivingObjects, Locked
 from telemetry.client.step_axes import StepAxes
 from telemetry.integrations.tensorboard.values import WriterNames
 from telemetry.integrations.wandb.rules import LoggedRows
@@ -85,3 +86,32 @@ def test_a_child_forked_while_a_thread_holds_the_lock_goes_on(call: tuple[Locked
     finally:
         done.set()
         thread.join()
+
+
+class Item:
+    """An object that can be referenced weakly."""
+
+
+def test_living_objects_are_read_while_another_thread_adds() -> None:
+    """No reader fails, and objects that are gone are not returned."""
+    living: LivingObjects[Item] = LivingObjects()
+    kept, done = [Item() for _ in range(2_000)], threading.Event()
+    for item in kept:
+        living.add(item)
+
+    def come_and_go() -> None:
+        while not done.is_set():
+            living.add(Item())
+
+    thread = threading.Thread(target=come_and_go)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        thread.start()
+        for _ in range(200):
+            assert set(kept) <= set(living.now())
+    finally:
+        sys.setswitchinterval(before)
+        done.set()
+        thread.join()
+    assert set(living.now()) == set(kept)

@@ -16,6 +16,7 @@ from tests.unit.compat.relax_service import RelaxService, Reply
 from telemetry.client import run as run_module
 from telemetry.client import user_warnings
 from telemetry.client.process import ENDPOINT_VARIABLE, PROCESS
+from telemetry.client.signal_safe import LivingObjects
 from telemetry.compat import relax
 from telemetry.compat.relax import (
     MetricsServiceAdapter,
@@ -44,10 +45,10 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(client_module, "_CLIENT", [])
     monkeypatch.setattr(metrics_service_adapter, "_ADAPTER", [])
     Timer()._held.take()
+    monkeypatch.setattr(http, "_TRANSPORTS", LivingObjects())
     yield
-    for each in http._TRANSPORTS:
+    for each in http._TRANSPORTS.now():
         each.close(0.0)
-    http._TRANSPORTS.clear()
 
 
 @pytest.fixture

@@ -239,6 +239,7 @@ def test_a_value_that_nothing_fits_costs_only_itself(
     client.report_step(0)
     assert values(records()) == {("step", 0): {"good": 1.0}}
     assert len([line for line in said() if "'bad' is not recorded" in line]) == 1
+    assert PROCESS.recorders.refused.total == 2
 
 
 @pytest.mark.parametrize("name", ["", 7, None, ["a"], "n" * 300])

@@ -16,6 +16,7 @@ from tests.ports import free_port
 from tests.unit.compat.relax_service import Received, RelaxService, Reply
 
 from telemetry.client import user_warnings
+from telemetry.client.signal_safe import LivingObjects
 from telemetry.compat.relax import MetricsClient, http, values
 from telemetry.compat.relax.http import TOKEN_VARIABLE
 from telemetry.errors import UsageError
@@ -28,10 +29,10 @@ Eventually = Callable[[Callable[[], object]], None]
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Begin each test as a new process does, and leave no queue to it that exit would wait for."""
     monkeypatch.setattr(user_warnings, "_reported", set())
+    monkeypatch.setattr(http, "_TRANSPORTS", LivingObjects())
     yield
-    for each in http._TRANSPORTS:
+    for each in http._TRANSPORTS.now():
         each.close(0.0)
-    http._TRANSPORTS.clear()
 
 
 @pytest.fixture
@@ -409,6 +410,9 @@ def test_a_full_queue_refuses(
     assert client.log_metric(0, "text", "x", immediate=True) is True
     assert said().count("is full") == 1
     service.open.set()
+    client._transport.close(LONG_S)  # type: ignore[union-attr]
+    assert "5 values for" in said()
+    assert "were dropped in all" in said()
 
 
 def test_what_is_left_at_the_end_is_counted(service: RelaxService, said: Callable[[], str]) -> None:

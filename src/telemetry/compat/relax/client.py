@@ -13,20 +13,30 @@ from __future__ import annotations
 import atexit
 import logging
 import time
-import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from telemetry import limits
 from telemetry.client import user_warnings
 from telemetry.client.catalog import check_text
-from telemetry.client.signal_safe import Locked
+from telemetry.client.signal_safe import LivingObjects, Locked
 from telemetry.client.user_warnings import warn_once
 from telemetry.common.formatting import number_of
 from telemetry.compat.relax.http import HttpTransport
 from telemetry.compat.relax.native import NO_RUN, NativeTransport, missing_run
 from telemetry.compat.relax.serve_url import get_serve_url
-from telemetry.compat.relax.values import STEP, Entry, Place, plain_values, refuse, shown, step_of, tagged
+from telemetry.compat.relax.values import (
+    STEP,
+    Entry,
+    Place,
+    count_lost,
+    plain_values,
+    refuse,
+    refuse_value,
+    shown,
+    step_of,
+    tagged,
+)
 
 _LOG: Final = logging.getLogger("telemetry.compat.relax")
 REPORT_TIMEOUT_S: Final = 1.0
@@ -97,7 +107,7 @@ class MetricsClient(Locked):
         try:
             pairs = list(metrics.items())
         except Exception as error:  # noqa: BLE001 – the argument may be anything, which must not reach the program
-            refuse("log_metrics_batch", f"{shown(metrics)} is no dictionary: {error}")
+            refuse_value("log_metrics_batch", f"{shown(metrics)} is no dictionary: {error}")
             return False
         return self._log(step, pairs, tags, immediate, axis)
 
@@ -159,6 +169,7 @@ class MetricsClient(Locked):
 
     def _log(self, step: Any, pairs: Sequence[tuple[Any, Any]], tags: _Tags, immediate: bool, axis: str) -> bool:
         if (place := _place_or_refuse(step, axis)) is None:
+            count_lost(len(pairs))
             return False
         try:
             texts = {str(key): str(value) for key, value in tags.items()} if tags else None
@@ -170,7 +181,7 @@ class MetricsClient(Locked):
             if type(value) is float and type(name) is str and name.isascii() and 0 < len(name) <= limits.NAME_CHARS:
                 entries.append((name, value, texts))  # the usual value, at a tenth of the cost
             else:
-                values = plain_values(name, value, self._transport.to_distribution, refuse)
+                values = plain_values(name, value, self._transport.to_distribution, refuse_value)
                 entries += [(each, plain, texts) for each, plain in values]
         if not entries:
             return not pairs
@@ -195,6 +206,7 @@ class MetricsClient(Locked):
                 (axis, step), oldest = next(iter(self._held.items()))
                 del self._held[axis, step]
                 self._count -= len(oldest)
+                count_lost(len(oldest), is_refused=False)
                 warn_once(
                     "step buffer",
                     f"{number_of(len(oldest), 'value')} of step {step} on the axis {axis!r} were dropped, because "
@@ -249,13 +261,13 @@ class MetricsClient(Locked):
             _LOG.debug("%s is no metrics service: %s", service.url, health)
 
 
-_CLIENTS: Final[weakref.WeakSet[MetricsClient]] = weakref.WeakSet()
+_CLIENTS: Final[LivingObjects[MetricsClient]] = LivingObjects()
 
 
 @atexit.register
 def _warn_of_rest() -> None:
     """Report the values that still wait when the program ends."""
-    steps = [len(entries) for client in _CLIENTS for entries in list(client._held.values())]
+    steps = [len(entries) for client in _CLIENTS.now() for entries in list(client._held.values())]
     if steps:
         user_warnings.warn(
             f"not recorded, because report_step was not called for them: {number_of(sum(steps), 'value')} of "

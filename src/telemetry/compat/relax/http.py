@@ -12,7 +12,6 @@ import os
 import sys
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -27,7 +26,7 @@ import msgspec
 
 from telemetry.client import user_warnings
 from telemetry.client.bins import CountedBins
-from telemetry.client.signal_safe import Locked
+from telemetry.client.signal_safe import LivingObjects, Locked
 from telemetry.client.steps import number
 from telemetry.client.user_warnings import warn_once
 from telemetry.common.clock import backoff_s
@@ -103,6 +102,8 @@ class HttpTransport(Locked):
         self._changed = threading.Condition(self._lock)
         self._queue: deque[_Request] = deque()
         self._bytes = 0
+        self._dropped = 0
+        """Values that found the queue full, until their number is reported at the end."""
         self._thread: threading.Thread | None = None
         self._closing = False
         self._is_silent = False
@@ -154,10 +155,13 @@ class HttpTransport(Locked):
             self._closing = True
             self._changed.notify_all()
             self._changed.wait_for(lambda: not self._queue, timeout_s)
-            left = list(self._queue)
+            left, dropped = list(self._queue), self._dropped
             self._queue.clear()
+            self._dropped = 0
             self._bytes = 0
             self._closing = False
+        if dropped:
+            user_warnings.warn(f"{number_of(dropped, 'value')} for {self._shown_url} were dropped in all")
         if left:
             values, reports = sum(request.count for request in left), sum(not request.count for request in left)
             texts = [number_of(values, "value")] if values else []
@@ -176,6 +180,7 @@ class HttpTransport(Locked):
                 self._bytes += size
                 self._changed.notify_all()
                 return True
+            self._dropped += sum(request.count for request in requests)
         full = f"the queue for {self._shown_url} is full, so new values are dropped"
         stuck = f"no thread can be started, so no values are sent to {self._shown_url}"
         warn_once(f"full {self._shown_url}", stuck if has_room else full)
@@ -279,7 +284,7 @@ class HttpTransport(Locked):
         return response.status, _object(response.status, data), retry_after_s
 
 
-_TRANSPORTS: Final[weakref.WeakSet[HttpTransport]] = weakref.WeakSet()
+_TRANSPORTS: Final[LivingObjects[HttpTransport]] = LivingObjects()
 """The transports that exist. The thread of a transport keeps it alive."""
 
 
@@ -287,7 +292,7 @@ _TRANSPORTS: Final[weakref.WeakSet[HttpTransport]] = weakref.WeakSet()
 def _close_all() -> None:
     """Empty the queues when the process ends."""
     deadline = time.monotonic() + EXIT_S
-    for transport in list(_TRANSPORTS):
+    for transport in _TRANSPORTS.now():
         transport.close(max(0.0, deadline - time.monotonic()))
 
 

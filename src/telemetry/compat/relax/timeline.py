@@ -6,7 +6,6 @@ import math
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar, overload
 from telemetry.client import module_level as telemetry
 from telemetry.client.instruments import BlockTimer
 from telemetry.client.process import PROCESS
-from telemetry.client.signal_safe import Locked
+from telemetry.client.signal_safe import LivingObjects, Locked
 from telemetry.client.user_warnings import warn_once
 from telemetry.errors import error_text
 
@@ -148,7 +147,7 @@ class TimelineTraceAdapter(Locked):
         return len(self._events)
 
 
-_ADAPTERS: Final[weakref.WeakSet[TimelineTraceAdapter]] = weakref.WeakSet()
+_ADAPTERS: Final[LivingObjects[TimelineTraceAdapter]] = LivingObjects()
 
 
 class _Event(NamedTuple):
@@ -235,7 +234,7 @@ _TIMELINE: Final = _Timeline()
 
 def _record_rest() -> None:
     """Record the events that wait when the producer ends."""
-    for adapter in list(_ADAPTERS):
+    for adapter in _ADAPTERS.now():
         record_timeline(None, adapter.take())
     _TIMELINE.end()
 

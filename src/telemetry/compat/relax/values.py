@@ -13,6 +13,7 @@ from typing import Any, Final
 from telemetry import limits
 from telemetry.client import bins
 from telemetry.client.catalog import check_text
+from telemetry.client.process import PROCESS
 from telemetry.client.steps import number, plain_step
 from telemetry.client.user_warnings import warn_once
 from telemetry.compat.relax.timeline import TraceEvent
@@ -127,8 +128,21 @@ def tagged(name: str, tags: Mapping[str, str] | None) -> str:
     return f"{name}{{{','.join(f'{key}={value}' for key, value in sorted(tags.items()))}}}" if tags else name
 
 
+def count_lost(count: int, *, is_refused: bool = True) -> None:
+    """Count values among the losses of this process's run: refused ones, or those that its buffer dropped."""
+    if PROCESS.state in ("live", "inherited"):
+        recorders = PROCESS.recorders
+        (recorders.refused if is_refused else recorders.buffer_full).hit_many(count)
+
+
+def refuse_value(name: str, why: str) -> None:
+    """Count a value that is not recorded, and report it once for each name."""
+    count_lost(1)
+    refuse(name, why)
+
+
 def refuse(name: str, why: str) -> None:
-    """Report once that the value of a name is not recorded."""
+    """Report once that a name is not recorded, without counting it."""
     warn_once(f"value {name}", f"the value of {name!r} is not recorded: {why}. This warning appears once")
 
 

@@ -96,7 +96,7 @@ class JournalWriter:
         self._file: AppendFile | None = None
         self._lock = threading.RLock()
         self._unsynced: list[int] = []
-        """Descriptors of ended segments that are not synced yet."""
+        """Descriptors of ended segments that are not synced yet, at first of all that were there before."""
         self._unlinked: list[int] = []
         """Descriptors of deleted segments: closing the last one frees the blocks, which is slow."""
         self._names_changed = False
@@ -201,6 +201,8 @@ class JournalWriter:
         self.cut_bytes = cut_torn_tail(self._directory)
         for number, path in _segments(self._directory):
             self._keep(path, path.stat().st_size)
+            with suppress(OSError):  # the writer before may have died before it synced them
+                self._unsynced.append(open_file(path, depth=2))
             if not self._number:
                 self.dropped_segments = number
             self._number = number + 1

@@ -448,6 +448,25 @@ def test_sync_beside_appends_loses_no_frame_and_no_descriptor(tmp_path: Path) ->
     assert times == list(range(times[0], 3_000))
 
 
+def test_the_first_sync_includes_the_segments_of_a_killed_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut after it loses nothing that the killed writer had not synced."""
+    first = begun(tmp_path)
+    first.append([b"not synced"], 1)
+    [segment] = tmp_path.glob("*.seg")
+    second = begun(tmp_path)
+    synced: list[int] = []
+    monkeypatch.setattr("telemetry.store.journal._sync_data", lambda fd: synced.append(os.fstat(fd).st_ino))
+    second.sync()
+    assert segment.stat().st_ino in synced
+    synced.clear()
+    second.sync()
+    assert segment.stat().st_ino not in synced
+    first.close()
+    second.close()
+
+
 def test_sync_after_close_does_nothing(tmp_path: Path) -> None:
     """A sync that was queued before the close finds nothing to do."""
     writer = begun(tmp_path)

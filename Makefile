@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 unexport PYTHONDONTWRITEBYTECODE  # compiling the tests anew costs every worker ten seconds
 
-.PHONY: help demo test test-all test-pythons homes check style docs fault soak fuzz bench goldens pictures clean tools
+.PHONY: help demo test test-all test-pythons homes check style docs fault soak fuzz simulate bench goldens pictures clean tools
 
 help:  ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ soak: $(VENV)/.dev  ## Push 200 million events through: does memory stay bounded
 
 fuzz: $(VENV)/.dev  ## Feed every decoder hostile input, guided by coverage (FUZZ_INPUTS=200000 each, FUZZ_JOBS=2)
 	$(BIN)/python -m tests.fuzz.run $(FUZZ_TARGETS) --inputs $(FUZZ_INPUTS) --jobs $(FUZZ_JOBS)
+
+simulate: $(VENV)/.dev  ## Play stories of simulated runs on two cores until Ctrl-C
+	$(BIN)/python -m tests.simulator --forever --jobs 2
 
 bench: $(VENV)/.dev  ## Measure everything that has a figure
 	$(BIN)/python -m benchmarks.run

@@ -1,0 +1,209 @@
+"""The simulated processes: an aggregator, a producer, and a person or program that ends the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from tests.simulator.network import Network, SimulatedLink
+from tests.simulator.world import Thread, World
+
+from telemetry.client import records
+from telemetry.client.catalog import Catalog
+from telemetry.client.producer_parts import make_outbox, record_into
+from telemetry.client.recorders import python_recorders
+from telemetry.client.sending.flusher import Flusher, FlusherParts, ProducerEnding
+from telemetry.config.schema import Config, EmitConfig
+from telemetry.daemon import build as build_module
+from telemetry.daemon.finalize import finalize
+from telemetry.daemon.lifetime import let_go, run
+from telemetry.daemon.options import DaemonOptions
+from telemetry.daemon.recovery.recover import recover
+from telemetry.daemon.recovery.resume import claim
+from telemetry.daemon.service import Service
+from telemetry.errors import TelemetryError
+from telemetry.store.run_directory import RunDirectory
+from telemetry.wire.control import Hello, Stop
+
+_FINISH_S: Final = 30.0
+
+
+class SimulatedAggregator:
+    """An aggregator process, of a new run or of one that goes on."""
+
+    def __init__(self, world: World, network: Network, options: DaemonOptions) -> None:
+        self.process = world.process(f"aggregator {options.epoch}")
+        self.options = options
+        self.service: Service | None = None
+        self.failure: BaseException | None = None
+        """Error that kept it from starting."""
+        self.wrote: bool | None = None
+        """True if it wrote a final file; None if it did not come to its end."""
+        self.has_nothing_to_do = False
+        """True if the run had its result already."""
+        self.began_ns: int | None = None
+        """Time at which it began to listen."""
+        self._network = network
+        self.main: Thread = self.process.start(self._main)
+
+    def _main(self) -> None:
+        world = self.process.world
+        build: Any = build_module
+        build.Hub = lambda endpoints, **_: self._network.hub(self.process, endpoints)
+        try:
+            service = self._built()
+        except TelemetryError as error:
+            self.failure = error
+            world.tell(self.process.name, f"can't start: {error}")
+            service = None
+        if service is None:
+            self.process.end()
+            return
+        self.service = service
+        self.began_ns = world.now_ns
+        world.tell(self.process.name, "listens")
+        run(service)
+        world.tell(self.process.name, f"finalizes: {service.run_status.reason}")
+        self.wrote = finalize(service)
+        let_go(service)
+        world.tell(self.process.name, "ends")
+        self.process.end()
+
+    def _built(self) -> Service | None:
+        resumed = self.options.resume
+        if resumed is None:
+            return build_module.build(self.options, None)
+        claimed = claim(resumed)
+        if claimed.result is not None:
+            claimed.let_go()
+            self.has_nothing_to_do = True
+            return None
+        manifest = claimed.manifest
+        options = replace(self.options, name=manifest.name, run_id=manifest.run_id)
+        return build_module.build_again(options, None, claimed)
+
+
+class SimulatedProducer:
+    """A program that records, and ends after some time, by itself or because the run is over."""
+
+    def __init__(self, world: World, network: Network, name: str, endpoint: str, config: EmitConfig) -> None:
+        self.process = world.process(name)
+        self.name = name
+        self.values: list[float] = []
+        """Values that were recorded in the series, in order. No value comes twice in a story."""
+        self.added = 0
+        self.marks: list[str] = []
+        self.ending: ProducerEnding | None = None
+        self.ended_ns = 0
+        self.is_over = self.is_killed = False
+        self._world = world
+        self._network = network
+        self._endpoint = endpoint
+        self._config = config
+        self._recorders = python_recorders(now=world.monotonic_ns)
+        self.catalog = Catalog(self._recorders, self._recorders.unencodable)
+        self.flusher: Flusher | None = None
+
+    def start(self, plan: Callable[[SimulatedProducer], None]) -> None:
+        self.process.start(lambda: self._main(plan))
+
+    def _main(self, plan: Callable[[SimulatedProducer], None]) -> None:
+        outbox = make_outbox(self.name, self._config, self._recorders, self.catalog)
+        hello = Hello(producer=self.name, name=self.name, host="elsewhere", pid=self.process.pid)
+        self.flusher = Flusher(
+            FlusherParts(
+                endpoint=self._endpoint,
+                hello=hello,
+                outbox=outbox,
+                connect=lambda: SimulatedLink(self._network, self.process, self._endpoint, self.name),
+                refuses=self._network.refuses,
+                kept=lambda _run_id: True,
+                period_s=self._config.flush_ms / 1_000,
+                connect_timeout_s=None,
+                on_given_up=lambda error: self._world.tell(self.name, f"gives up: {error}"),
+                on_run_over=lambda: self._world.tell(self.name, "learns that the run is over"),
+            )
+        )
+        self.flusher.start()
+        record_into(self._recorders, self.flusher, self._config)
+        plan(self)
+        self._world.tell(self.name, "finishes")
+        self.ending = self.flusher.finish(_FINISH_S)
+        self.ended_ns = self._world.now_ns
+        self._world.tell(self.name, f"has finished: {self.ending.account or self.ending.reason}")
+        self.is_over = True
+        self.process.end()
+
+    @property
+    def was_welcomed(self) -> bool:
+        return self.flusher is not None and self.flusher.welcomed
+
+    @property
+    def acknowledged(self) -> int:
+        """Number of events that an aggregator has acknowledged."""
+        session = self.flusher._conversation if self.flusher is not None else None
+        return session.ring.taken if session is not None else 0
+
+    @property
+    def dropped(self) -> int:
+        """Number of events that it dropped itself."""
+        return sum(self.flusher.outbox.dropped.values()) if self.flusher is not None else 0
+
+    def record(self, values: list[float]) -> None:
+        """Record values in a series, and count them."""
+        series: Any = self.catalog.instrument("series", "latency", "ms")
+        counter: Any = self.catalog.instrument("counter", "count")
+        flusher = self.flusher
+        assert flusher is not None
+        if flusher.over:
+            return
+        for value in values:
+            series.record(value)
+            self.values.append(value)
+            if flusher.over:  # it waited for room meanwhile
+                return
+        counter.add(len(values))
+        self.added += len(values)
+
+    def mark(self, text: str) -> None:
+        """Record a mark."""
+        if self.flusher is not None and not self.flusher.over:
+            self.flusher.outbox.records.append(records.mark(text, {}, self._world.wall_ns()))
+            self.marks.append(text)
+
+
+class Recovery:
+    """A person who makes the result of a run that nobody goes on with."""
+
+    def __init__(self, world: World, directory: Path) -> None:
+        self.process = world.process("recover")
+        self.failure: TelemetryError | None = None
+        self._directory = directory
+        self.process.start(self._main)
+
+    def _main(self) -> None:
+        try:
+            recovered = recover(RunDirectory.open(self._directory), Config())
+            self.process.world.tell("recover", f"makes the result: {recovered.snapshot.completeness}")
+        except TelemetryError as error:
+            self.failure = error
+            self.process.world.tell("recover", f"can't make a result: {error}")
+        self.process.end()
+
+
+def stop(world: World, network: Network, endpoint: str, *, interrupted: bool) -> None:
+    """Ask the aggregator to end the run, from a process of its own, until there is an answer."""
+    person = world.process("person")
+
+    def ask() -> None:
+        link = SimulatedLink(network, person, endpoint, "person")
+        world.tell("person", "interrupts the run" if interrupted else "stops the run")
+        for _ in range(60):
+            link.send_control(Stop(id=1, reason="stopped by the person", interrupted=interrupted))
+            if link.receive_control(1.0):
+                return
+        link.close(0.0)
+
+    person.start(ask)

@@ -52,7 +52,7 @@ FINISHED: dict[str, tuple[str, str]] = {
     "replay": ("replay one --speed max", r"complete: "),
     "top": ("top one --once", r"latency"),
     "nodes": ("nodes one", r"no nodes"),
-    "clean": ("clean --older 30d --yes", r"no run to remove"),
+    "clean": ("clean --older 30d --yes", r"no run to remove in .*, and no comparison"),
     "capture": ("capture list", r"lightning"),
     "plugins": ("plugins", r"jsonl"),
     "config": ("config show", r"^dir = "),

@@ -54,7 +54,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
     "operate": {
         "recover": "make the result of a run whose aggregator died",
         "replay": "play the journal of a finished run through a live aggregator",
-        "clean": "remove old runs, after asking",
+        "clean": "remove old runs and comparisons, after asking",
         "stack": "show runs in Prometheus and Grafana, which it starts and ends",
         "notify": "show the receivers of notifications, and test them",
         "keys": "show, create and trust keys for runs over the network",

@@ -227,14 +227,26 @@ class RecordsConfig(_Section, kw_only=True, frozen=True):
 
 
 class RetentionConfig(_Section, kw_only=True, frozen=True):
-    """Old runs, which `telemetry run` and `telemetry serve` remove at their end. Nothing is removed by default."""
+    """Old runs and comparisons of `telemetry ab`, which `telemetry run` and `telemetry serve` remove at their end.
+
+    Nothing is removed by default.
+    """
 
     days: Annotated[
         float,
-        Meta(ge=0, le=36_600, description="Days after its end from which a run is removed; 0: runs stay."),
+        Meta(
+            ge=0,
+            le=36_600,
+            description="Days after its end from which a run or comparison is removed; 0: they stay.",
+        ),
     ] = 0.0
     keep: Annotated[
-        int, Meta(ge=0, le=1_000_000, description="Number of the newest runs that stay, however old they are.")
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description="Number of the newest runs and of the newest comparisons that stay, however old they are.",
+        ),
     ] = 20
 
 

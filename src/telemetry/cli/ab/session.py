@@ -37,6 +37,8 @@ _MOST_VOID: Final = 3
 _WALL, _CPU = (FigureKey("command", "", (), statistic) for statistic in COMMAND_WORDS)
 """The figures of a command that is not recorded."""
 
+_PATIENCE_S: Final = 1.0
+"""Longest wait for the lock of a folder. `telemetry clean` has it for microseconds, to see whether it is free."""
 _TOPOLOGY: Final = Path("/sys/devices/system/cpu")
 
 
@@ -288,7 +290,7 @@ def locked(directory: Path) -> Iterator[None]:
     """Keep other calls from a folder inside the block. Raises UsageError if one has it."""
     lock: FileLock | None = FileLock()
     with suppress(OSError):  # there is no such folder, or the file system has no locks
-        lock = lock_path(directory, os.O_DIRECTORY)
+        lock = lock_path(directory, os.O_DIRECTORY, _PATIENCE_S)
     if lock is None:
         raise UsageError(
             f"another `telemetry ab` works in {directory}", hint="wait for its end, or name another folder"
@@ -309,13 +311,21 @@ def read_result(directory: Path) -> AbResult:
     return result
 
 
+def directories(root: Path) -> list[Path]:
+    """Return the folders of all results below the parent folder of the run directories, newest result first."""
+    written_ns: dict[Path, int] = {}
+    for file in (root / FOLDER).glob(f"[!.]*/{FILE}"):  # a folder that is being removed begins with a dot
+        with suppress(OSError):  # it has just been removed
+            written_ns[file.parent] = file.stat().st_mtime_ns
+    return sorted(written_ns, key=lambda directory: written_ns[directory], reverse=True)
+
+
 def newest_directory(root: Path) -> Path:
     """Return the folder of the newest result with pairs below the parent folder of the run directories.
 
     Raises RunDirectoryError or RunNotFoundError.
     """
-    files = sorted((root / FOLDER).glob(f"*/{FILE}"), key=lambda file: file.stat().st_mtime_ns, reverse=True)
-    directory = next((file.parent for file in files if read_result(file.parent).pairs), None)
+    directory = next((directory for directory in directories(root) if read_result(directory).pairs), None)
     if directory is None:
         raise RunNotFoundError(f"no result of `telemetry ab` with a pair in {root / FOLDER}")
     return directory

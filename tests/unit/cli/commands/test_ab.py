@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from telemetry.cli.ab.session import locked
 from telemetry.cli.commands.ab import _labels
 from telemetry.cli.main import main
+from telemetry.common.file_lock import lock_path
 
 TWO = ("--", "true", "--", "true")
 ONE = ("--", "true")
@@ -179,7 +181,7 @@ def test_the_newest_result_has_pairs(root: Path, capsys: pytest.CaptureFixture[s
     assert len(list(root.glob("ab/*/ab.json"))) == 2
     assert main(["ab", "--resume", "--pairs", "2"]) == 3
     assert len(json.loads(good.read_text())["pairs"]) == 2
-    good.unlink()
+    good.parent.rename(good.parent.with_name(f".{good.parent.name}.removed"))
     assert main(["ab", "--resume"]) == 1
     assert "no result of `telemetry ab` with a pair in " in capsys.readouterr().err
 
@@ -194,6 +196,17 @@ def test_one_call_at_a_time_has_the_folder(root: Path, capsys: pytest.CaptureFix
     assert "another `telemetry ab` works in " in capsys.readouterr().err
     assert path.read_bytes() == before
     assert main(["ab", "--resume", "--pairs", "2"]) == 3
+
+
+def test_a_look_at_the_lock_ends_no_call(tmp_path: Path) -> None:
+    """`telemetry clean` has the lock for a moment. A call that begins then waits for it."""
+    look = lock_path(tmp_path, os.O_DIRECTORY, shared=True)
+    assert look is not None
+    end_of_look = threading.Timer(0.05, look.release)
+    end_of_look.start()
+    with locked(tmp_path):
+        assert look.fd == -1
+    end_of_look.join()
 
 
 @pytest.mark.parametrize("option", ["--password=hunter2", "\udcff"])

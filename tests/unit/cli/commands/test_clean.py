@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -12,12 +13,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from telemetry.cli.ab.session import locked
 from telemetry.cli.commands.clean import apply_retention
 from telemetry.cli.main import main
 from telemetry.config.load import load
+from telemetry.judge.ab.model import AbResult, AbSettings, Ending
 from telemetry.store.backends import WriterCheckpoint, WriterFacts, WriterFolder, writer_folder
 from telemetry.store.live_runs import LiveRun, announce
 from telemetry.store.run_directory import LATEST, RunDirectory, list_runs
+from telemetry.store.sealed_json import write_json
 from telemetry.transport import runtime_directory
 from telemetry.transport.keeper_lock import KeeperLock
 
@@ -42,6 +46,27 @@ def aged(make_run: MakeRun) -> Callable[..., RunDirectory]:
         return RunDirectory.open(path)
 
     return make
+
+
+@pytest.fixture
+def compared(root: Path) -> Callable[..., Path]:
+    """`compared(name, days, ending="decided")` leaves a comparison whose newest pair ended so many days ago."""
+
+    def make(name: str, days: float, ending: Ending = "decided") -> Path:
+        path = root / "ab" / name
+        path.mkdir(parents=True)
+        settings = AbSettings(before=["a"], after=["b"], labels=("a", "b"), seed=1)
+        write_json(path / "ab.json", AbResult(settings=settings, most_pairs=9, ending=ending))
+        (path / "output.log").write_text("x")
+        then = time.time() - days * DAY_S
+        os.utime(path / "ab.json", (then, then))
+        return path
+
+    return make
+
+
+def comparisons(root: Path) -> set[str]:
+    return {path.name for path in (root / "ab").iterdir()}
 
 
 def written(run: RunDirectory, name: str) -> WriterFolder:
@@ -78,7 +103,7 @@ def test_age_and_number_decide_together(
     assert main(["clean", "--keep", "1", "--yes"]) == 0
     assert ids(root) == {"a"}
     assert main(["clean", "--older", "30d", "--yes"]) == 0
-    assert "no run to remove" in capsys.readouterr().err
+    assert f"no run to remove in {root}, and no comparison" in capsys.readouterr().err
     assert main(["clean", "--keep", "0", "--yes"]) == 0
     assert (ids(root), os.path.lexists(root / LATEST)) == (set(), False)
 
@@ -106,7 +131,7 @@ def test_nothing_is_removed_unasked(
     assert main(["clean", "--older", "30d"]) == 2
     assert "add --yes" in capsys.readouterr().err
     assert main(["clean"]) == 2
-    assert f"1 run in {root} take" in capsys.readouterr().err
+    assert f"say which runs are old: {root} has 1 run of " in capsys.readouterr().err
     for wrong in (["--older", "soon"], ["--older", "-3d"], ["--keep", "-1"]):
         assert main(["clean", *wrong]) == 2
     assert ids(root) == {"a"}
@@ -244,3 +269,108 @@ def test_retention_removes_what_a_person_would(
     assert ids(root) >= {"dead", "owed", "broken"}
     assert len(ids(root)) == 5
     assert "removed 1 run older than 30 days and freed " in capsys.readouterr().err
+
+
+def test_comparisons_are_counted_apart_from_runs(
+    aged: Callable[..., RunDirectory],
+    compared: Callable[..., Path],
+    root: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Both limits hold for comparisons as for runs. They have a list, a number and a size of their own."""
+    aged("a", 40)
+    aged("b", 3)
+    for name, days in (("w", 50), ("x", 40), ("y", 31), ("z", 3)):
+        compared(name, days)
+    assert main(["clean", "--older", "30d", "--dry-run"]) == 0
+    out, err = capsys.readouterr()
+    assert re.fullmatch(
+        r"run +ended +size *\n\S+-a +40 days ago +\S+ \S+ *\n\n"
+        r"comparison +ended +size *\nab/y +31 days ago +\S+ \S+ *\nab/x +40 days ago +.*\nab/w +50 days ago +.*\n",
+        out,
+    )
+    assert re.search(r"would remove 1 run of \S+ \S+ and 3 comparisons of \S+ \S+\n", err)
+    assert main(["clean", "--older", "30d", "--keep", "3", "--yes"]) == 0
+    assert (ids(root), comparisons(root)) == ({"a", "b"}, {"x", "y", "z"})
+    assert re.search(r"removed 1 comparison and freed [1-9]\S* \S+\n$", capsys.readouterr().err)
+    assert main(["clean"]) == 2
+    assert re.search(rf"{root} has 2 runs of \S+ \S+ and 3 comparisons of ", capsys.readouterr().err)
+    assert main(["clean", "--keep", "1", "--yes"]) == 0
+    assert (ids(root), comparisons(root)) == ({"b"}, {"z"})
+    assert re.search(
+        r"removed 1 run and freed .*\n.*removed 2 comparisons and freed [1-9]\S* \S+\n$", capsys.readouterr().err
+    )
+
+
+def test_a_live_comparison_stays(
+    make_run: MakeRun, compared: Callable[..., Path], root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A comparison that `telemetry ab` works on, and one whose run still records after a kill."""
+    worked_on, recorded = compared("worked-on", 40), compared("recorded", 40)
+    run = make_run("job", "r", ended=False)
+    run = RunDirectory.open(run.path.rename(recorded / run.path.name))
+    lock = run.lock()
+    with locked(worked_on):
+        assert main(["clean", "--older", "30d", "--yes"]) == 0
+    err = capsys.readouterr().err
+    assert "ab/worked-on stays: it is live" in err
+    assert "ab/recorded stays: it is live" in err
+    lock.release()
+    assert main(["clean", "--older", "30d", "--yes"]) == 0
+    assert comparisons(root) == set()
+
+
+def test_only_folders_of_comparisons_are_removed(
+    compared: Callable[..., Path],
+    root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Folders without a result, links, folders of others, and folders elsewhere stay."""
+    compared("gone", 40)
+    own = os.geteuid()
+    outside = compared("linked", 40).rename(tmp_path / "outside")
+    (root / "ab" / "linked").symlink_to(outside)
+    (root / "ab" / "notes").mkdir()
+    (root / "ab" / "file").write_text("x")
+    deeper = compared("notes/deeper", 40)
+    leftover = compared("half", 40).rename(root / "ab" / ".half.removed")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: own + 1)
+        assert main(["clean", "--keep", "0", "--dry-run"]) == 0
+    assert "ab/gone stays: it belongs to another user" in capsys.readouterr().err
+    assert main(["clean", "--keep", "0", "--yes"]) == 0
+    assert comparisons(root) == {"linked", "notes", "file"}
+    assert (outside / "ab.json").exists()
+    assert (deeper / "ab.json").exists()
+    assert not leftover.exists()
+    kept = compared("kept", 40)
+    leftover = compared("half", 40).rename(root / "ab" / ".half.removed")
+    elsewhere = (root / "ab").rename(tmp_path / "elsewhere")
+    (root / "ab").symlink_to(elsewhere)
+    assert main(["clean", "--keep", "0", "--yes"]) == 0
+    assert (kept / "ab.json").exists()
+    assert (leftover / "ab.json").exists()
+
+
+def test_retention_leaves_comparisons_without_a_result(
+    compared: Callable[..., Path], root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A comparison that was killed or stopped, or that can't be read, is for a person to decide."""
+    for number, ending in enumerate(("decided", "", "stopped", "pairs", "void", "budget")):
+        compared(ending or "killed", 40 + number, ending)
+    damaged = compared("damaged", 50) / "ab.json"
+    damaged.write_text("{}")
+    os.utime(damaged, (0, 0))
+    of_others = runtime_directory() / "new.tmp"
+    of_others.parent.mkdir(exist_ok=True)
+    of_others.touch()
+    on = load({"run.dir": str(root), "retention.days": 30.0, "retention.keep": 1}).config
+    apply_retention(on)
+    assert comparisons(root) == {"killed", "stopped", "decided", "damaged"}
+    assert re.search(r"removed 3 comparisons older than 30 days and freed [1-9]", capsys.readouterr().err)
+    assert main(["clean", "--keep", "0", "--yes"]) == 0
+    assert capsys.readouterr().out.count("no result yet: `telemetry ab --resume` goes on") == 2
+    assert comparisons(root) == set()
+    assert of_others.exists()

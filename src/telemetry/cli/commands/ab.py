@@ -28,6 +28,8 @@ from telemetry.wire.exit_codes import Exit
 if TYPE_CHECKING:
     from telemetry.cli.ab.session import Commands
     from telemetry.judge.ab.model import AbResult
+    from telemetry.judge.sweeps.params import Parameter
+    from telemetry.redaction import Redactor
 
 FORMATS: Final = formats_of("ab")
 STEM: Final = "ab"
@@ -234,9 +236,14 @@ def _new(args: argparse.Namespace, given: Sequence[list[str]]) -> tuple[AbResult
     prepare = (args.prepare[0], args.prepare[-1]) if args.prepare else None
     commands = Commands(before=given[0], after=given[-1], setup=args.setup or "", prepare=prepare)
     labels = (carriable(args.refs[0]), carriable(args.refs[1])) if args.refs else None
+    redactor = _redactor()
     if args.param:
-        commands, labels = _with_values(args.param, commands)
-    shown = _shown(commands)
+        commands, labels = _with_values(args.param, commands, redactor)
+    shown = _shown(commands, redactor)
+    labels = labels or _labels(shown.before, shown.after)
+    words_before, words_after = _words(commands)
+    if labels[0] == labels[1] and words_before != words_after:
+        labels = (f"{labels[0]} (before)", f"{labels[1]} (after)")
     if args.duet:
         halves(Random())
     if not args.refs:
@@ -246,7 +253,7 @@ def _new(args: argparse.Namespace, given: Sequence[list[str]]) -> tuple[AbResult
         before=list(shown.before),
         after=list(shown.after),
         masked=shown != commands,
-        labels=labels or _labels(shown.before, shown.after),
+        labels=labels,
         cwd=carriable(os.getcwd()),
         refs=_commits(args.refs) if args.refs else [],
         setup=shown.setup,
@@ -271,11 +278,11 @@ def _check_programs(commands: Commands) -> None:
             raise UsageError(f"{printable(program)} can't be started: {reason}")
 
 
-def _with_values(text: str, template: Commands) -> tuple[Commands, tuple[str, str]]:
+def _with_values(text: str, template: Commands, redactor: Redactor) -> tuple[Commands, tuple[str, str]]:
     """Return the commands with the values of both sides, and the labels of these. Raises UsageError."""
     from dataclasses import replace
 
-    from telemetry.judge.sweeps.params import filled, parse_parameters, told
+    from telemetry.judge.sweeps.params import filled, parse_parameters
 
     (parameter,) = parse_parameters([text])
     if len(parameter.values) != 2:
@@ -292,7 +299,32 @@ def _with_values(text: str, template: Commands) -> tuple[Commands, tuple[str, st
     if commands.before == commands.after and commands.prepare == prepare:
         hint = f"write {{{parameter.name}}} in one of its arguments"
         raise UsageError(f"the command does not use parameter {parameter.name}", hint=hint)
-    return commands, (_label(told(before)), _label(told(after)))
+    return commands, _value_labels(parameter, [template, commands, _shown(commands, redactor)], redactor)
+
+
+def _value_labels(parameter: Parameter, forms: Sequence[Commands], redactor: Redactor) -> tuple[str, str]:
+    """Return the labels of both values. A value is masked if a command has it masked, or if its name asks for it.
+
+    `forms` are the commands with `{NAME}`, with the values, and without secrets.
+    """
+    from telemetry.judge.sweeps.params import told
+    from telemetry.redaction import MASK
+
+    labels = []
+    for value, *sides in zip(map(carriable, parameter.values), *map(_words, forms), strict=True):
+        shown_value = redactor.value(parameter.name, value)
+        for word, filled_word, shown_word in zip(*sides, strict=True):
+            is_used = f"{{{parameter.name}}}" in word
+            if is_used and carriable(filled_word).count(value) > shown_word.count(shown_value):
+                shown_value = MASK
+        labels.append(_label(told({redactor.name(parameter.name): shown_value})))
+    return labels[0], labels[1]
+
+
+def _words(commands: Commands) -> tuple[list[str], list[str]]:
+    """Return all words of each side: its command and its preparation."""
+    before, after = commands.prepare or ("", "")
+    return [*commands.before, before], [*commands.after, after]
 
 
 def _resumed(args: argparse.Namespace, result: AbResult, given: Sequence[list[str]]) -> tuple[AbResult, Commands]:
@@ -319,7 +351,7 @@ def _resumed(args: argparse.Namespace, result: AbResult, given: Sequence[list[st
             "the commands have secrets, or bytes that are not UTF-8, which are not kept",
             hint=f"give the commands again after --resume DIR{''.join(f', and {option}' for option in options)}",
         )
-    if _shown(commands) != kept:
+    if _shown(commands, _redactor()) != kept:
         raise UsageError("these are not the commands of the earlier pairs", hint="start anew without --resume")
     limits = {"most_pairs": args.pairs or result.most_pairs, "budget_s": _budget(args) or result.budget_s}
     return replace(result, **limits), commands
@@ -331,14 +363,18 @@ def _folder(result: AbResult) -> str:
     return here if carriable(here) == result.settings.cwd else result.settings.cwd
 
 
-def _shown(commands: Commands) -> Commands:
-    """Return the commands as results have them: without secrets, in UTF-8."""
-    from telemetry.cli.ab.session import Commands
+def _redactor() -> Redactor:
+    """Return the rules for masking from the settings."""
     from telemetry.cli.beside_run.redaction import redactor_of
-    from telemetry.cli.wrapped.command import shown_argv
     from telemetry.config import load
 
-    redactor = redactor_of(load().config)
+    return redactor_of(load().config)
+
+
+def _shown(commands: Commands, redactor: Redactor) -> Commands:
+    """Return the commands as results have them: without secrets, in UTF-8."""
+    from telemetry.cli.ab.session import Commands
+    from telemetry.cli.wrapped.command import shown_argv
 
     def text(command: str) -> str:
         return shown_argv([*_SHELL, command], redactor)[-1]

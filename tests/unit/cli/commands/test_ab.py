@@ -154,6 +154,46 @@ def test_a_summary_and_its_picture_are_files(
     assert not empty.with_suffix(".svg").exists()
 
 
+@pytest.mark.parametrize(
+    ("parameter", "command", "labels"),
+    [
+        (f"t=ghp_{'a' * 36},ghp_{'b' * 36}", "true {t}", ("t = *** (before)", "t = *** (after)")),
+        ("token=hunter-aa,hunter-bb", "true token={token}", ("token = *** (before)", "token = *** (after)")),
+        ("pw=hunter-aa,hunter-bb", "true --password {pw}", ("pw = *** (before)", "pw = *** (after)")),
+        (
+            "url=http://me:hunter-aa@a,http://me:hunter-aa@b",
+            "true {url}",
+            ("url = http://me:***@a", "url = http://me:***@b"),
+        ),
+        ("n=1,2", "true --password=zz {n}", ("n = 1", "n = 2")),
+    ],
+)
+@pytest.mark.parametrize("where", ["command", "prepare"])
+def test_values_that_are_secret_are_masked(
+    root: Path, tmp_path: Path, *, where: str, parameter: str, command: str, labels: tuple[str, str]
+) -> None:
+    """No form of the result has a value that is masked in the commands. Other values are in the labels."""
+    words = ["--pairs", "1", "--warmup", "0", "--summary", str(tmp_path / "summary.md"), "--param", parameter]
+    for suffix in ("txt", "json", "md", "html", "xml"):
+        words += ["-o", str(tmp_path / f"ab.{suffix}")]
+    words += ["--", *command.split()] if where == "command" else ["--prepare", command, *ONE]
+    assert main(["ab", *words]) == 3
+    (file,) = root.glob("ab/*/ab.json")
+    settings = json.loads(file.read_text())["settings"]
+    assert tuple(settings["labels"]) == labels
+    texts = {path: path.read_text() for path in (file, *tmp_path.iterdir())}
+    assert len(texts) == 8
+    assert [path for path, text in texts.items() if "hunter" in text or "ghp_" in text] == []
+    assert labels[0] in texts[tmp_path / "ab.txt"]
+
+
+def test_the_name_of_a_parameter_makes_its_values_secret(root: Path) -> None:
+    """The labels have no password, even if the command does not say what the word is."""
+    assert main(["ab", "--pairs", "1", "--param", "password=aa,bb", "--", "true", "{password}"]) == 3
+    labels = json.loads(next(root.glob("ab/*/ab.json")).read_text())["settings"]["labels"]
+    assert labels == ["password = *** (before)", "password = *** (after)"]
+
+
 def test_long_shell_commands_are_called_by_what_differs() -> None:
     """Only the differing words are left of two long texts for the shell."""
     texts = [f"sort {'deep/' * 9}file{number} | uniq" for number in (1, 2)]

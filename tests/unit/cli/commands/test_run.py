@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from telemetry.cli.beside_run.flight import FlightRecorder
 from telemetry.cli.main import main
+from telemetry.cli.wrapped.terminal_mode import PlainMode
 from telemetry.supervise import spawn
 from telemetry.testing.aggregator import FakeAggregator
 from telemetry.transport import hello
@@ -138,6 +140,31 @@ def test_a_command_that_is_not_there_still_ends_the_run(aggregator: FakeAggregat
         "the command could not be started: no-such-command: command not found: is it installed, and in a folder of "
         "PATH?"
     )
+
+
+@pytest.mark.parametrize(
+    ("signalled", "steps"),
+    [(True, ["leave at once", "flight recording", "leave"]), (False, ["flight recording", "leave"])],
+)
+def test_a_signalled_cockpit_leaves_before_the_flight_recording(
+    aggregator: FakeAggregator, monkeypatch: pytest.MonkeyPatch, signalled: bool, steps: list[str]
+) -> None:
+    """After a signal the terminal is free at once, however long the recording takes."""
+    done: list[str] = []
+
+    class Cockpit(PlainMode):
+        def await_leave(self, *, patient: bool) -> None:
+            done.append("leave" if patient else "leave at once")
+
+    def conclude(_recorder: FlightRecorder, report: Report) -> Report:
+        done.append("flight recording")
+        return report
+
+    monkeypatch.setattr("telemetry.cli.commands.run.open_mode", lambda **_: Cockpit())
+    monkeypatch.setattr(FlightRecorder, "conclude", conclude)
+    program = "import os, signal, time; os.kill(os.getppid(), signal.SIGTERM); time.sleep(60)" if signalled else ""
+    code = main(["run", "--quiet", "--", sys.executable, "-c", program])
+    assert (code, done) == (128 + signal.SIGTERM if signalled else 0, steps)
 
 
 @pytest.mark.parametrize(("code", "expected"), [(0, 4), (3, 3)])

@@ -89,7 +89,7 @@ class PairedBets:
         """
         if alpha not in self._intervals:
             means = np.unique(self._means())
-            limit = 2 / alpha  # a half of alpha for each end
+            limit = 2 / alpha if alpha else math.inf  # a half of alpha for each end
             low, high = self._end(means, limit, 1), self._end(-means[::-1], limit, -1)
             self._intervals[alpha] = low, -high
         return self._intervals[alpha]

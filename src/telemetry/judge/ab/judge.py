@@ -36,6 +36,8 @@ _CONFIDENCE: Final = 0.99
 Equal shares of independent requests have intervals that don't touch in one of 3,700 looks. Over 60 looks, one after
 each pair, that is still less than 1 %.
 """
+_MOST_NEEDED: Final = 1e9
+"""Largest estimate of the pairs that are needed: so many pairs of a millisecond take days."""
 _HIGHEST: Final = 700.0
 """Logarithm near the end of the range of floats."""
 
@@ -207,14 +209,17 @@ def verdict_of(low: float, high: float, difference: float, better: Better, min_e
 def pairs_needed(bets: PairedBets, level: float, min_effect: float) -> int | None:
     """Return how many pairs in all would probably show a verdict, if they go on like those so far.
 
-    The interval narrows with the root of the number of pairs. Return None while it has no two ends.
+    The interval narrows with the root of the number of pairs. Return None while it has no two ends, and beyond
+    a billion pairs.
     """
     low, high = bets.interval(level)
     within = math.log1p(min_effect) - abs(bets.middle)
     target = within if within > 0 else abs(bets.middle)
     if not math.isfinite(high - low) or not target:
         return None
-    return max(bets.pairs + 1, math.ceil(bets.pairs * ((high - low) / 2 / target) ** 2))
+    ratio = (high - low) / 2 / target
+    needed = bets.pairs * ratio * ratio
+    return max(bets.pairs + 1, math.ceil(needed)) if needed <= _MOST_NEEDED else None
 
 
 def log_ratio(before: Mapping[str, float], after: Mapping[str, float], name: str) -> float | None:

@@ -150,3 +150,13 @@ def test_a_difference_that_is_not_finite_is_refused(difference: float) -> None:
     with pytest.raises(ValueError, match="a difference of"):
         bets.add(difference)
     assert bets.pairs == 1
+
+
+def test_an_interval_that_never_misses_has_no_ends() -> None:
+    """A share of a very small alpha can be below all floats."""
+    bets = PairedBets()
+    for _ in range(30):
+        bets.add(0.5)
+    low, _ = bets.interval(1e-3)
+    assert low > 0
+    assert bets.interval(5e-324 / 2) == (-math.inf, math.inf)

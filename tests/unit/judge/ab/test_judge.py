@@ -234,6 +234,17 @@ def test_the_pairs_that_are_needed() -> None:
     assert 26 <= (needed[0] or 0) <= (needed[1] or 0) <= (needed[2] or 0)
 
 
+@pytest.mark.parametrize("effect", [5e-324, 1e-200, 1e-8])
+def test_pairs_that_are_never_run_are_not_estimated(effect: float) -> None:
+    """The estimate stays unknown beyond a billion pairs; for the smallest effects, no float holds it."""
+    bets = PairedBets()
+    for number in range(30):
+        bets.add(0.0 if number < 10 else 0.1 if number % 2 else -0.1)
+    assert bets.middle == 0.0
+    assert pairs_needed(bets, 0.05, 1e-3) is not None
+    assert pairs_needed(bets, 0.05, effect) is None
+
+
 @pytest.mark.parametrize(
     ("before", "after", "ratio"),
     [

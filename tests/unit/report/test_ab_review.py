@@ -82,6 +82,12 @@ def test_an_open_interval_reaches_the_edge(alone: FigureVerdict) -> None:
     assert scale.split() == ["-2", "%", "0", "+2", "%"]
 
 
+def test_the_largest_differences_have_a_picture() -> None:
+    """The ends of the interval are as far apart as a file may have them."""
+    largest = replace(result().verdicts[0], low=-1.0, high=1e305, difference=1e305)
+    assert "●" in ab_summary(replace(result(), verdicts=[largest, *result().verdicts[1:]]))
+
+
 def test_the_picture_is_a_file_of_its_own() -> None:
     """The SVG has its colours, its verdict, and nothing from elsewhere."""
     root = ElementTree.fromstring(ab_svg(result()))

@@ -15,6 +15,9 @@ SIDES: Final[tuple[Side, Side]] = ("before", "after")
 
 _Command = Annotated[list[str], Meta(min_length=1)]
 
+_Difference = Annotated[float, Meta(ge=-1, le=1e305)]
+"""A relative difference. The judge makes none beyond these bounds, so the width of an interval is finite too."""
+
 Verdict = Literal["worse", "better", "changed", "same", "cannot_tell"]
 """Verdicts on a figure. `changed`: a figure without a better direction differs."""
 
@@ -78,14 +81,18 @@ class AbRun(Struct, frozen=True, kw_only=True):
     """Name of the figure → value."""
     failure: str = ""
     """Reason why the run can't be used, such as `exit code 1`; empty if it can."""
-    requests: int = 0
+    requests: Natural = 0
     """Number of requests that it recorded."""
-    ended: int = 0
+    ended: Natural = 0
     """Number of requests with an outcome."""
-    failed: int = 0
+    failed: Natural = 0
     """Number of requests that failed or expired."""
     run_id: str = ""
     """Id of its run directory, beside the file; empty without recording."""
+
+    def __post_init__(self) -> None:
+        if self.failed > self.ended:
+            raise ValueError(f"{self.failed} of {self.ended} requests failed")
 
 
 class AbPair(Struct, frozen=True, kw_only=True):
@@ -113,20 +120,20 @@ class FigureVerdict(Struct, frozen=True, kw_only=True):
 
     figure: str
     verdict: Verdict = "cannot_tell"
-    pairs: int = 0
+    pairs: Natural = 0
     """Number of pairs that the verdict rests on: those up to the moment of the verdict."""
-    difference: float | None = None
+    difference: _Difference | None = None
     """Typical `after / before - 1` of a pair; null without pairs."""
-    low: float | None = None
-    high: float | None = None
+    low: _Difference | None = None
+    high: _Difference | None = None
     """Interval of the difference; null for an end that can't be bounded yet."""
     level: float | None = None
     """Chance that the interval misses the difference. It is smaller with several figures."""
     wealth: float = 1.0
     """Evidence against "no difference": the larger wealth of the bets on "more" and on "less", halved."""
-    needed: int | None = None
+    needed: Natural | None = None
     """Pairs in all that a verdict would probably take; null if unknown, or with a verdict."""
-    least_effect: float | None = None
+    least_effect: _Difference | None = None
     """Smallest difference that this number of pairs shows on this machine; null unless both sides are the same."""
 
 

@@ -85,22 +85,29 @@ def test_an_earlier_result_keeps_its_options(root: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("old", "new", "message"),
     [
-        (b'"alpha": 0.05', b'"alpha": 0'),
-        (b'"warmup": 1', b'"warmup": -1'),
-        (b'"before": [', b'"before": 7, "x": ['),
+        (b'"alpha": 0.05', b'"alpha": 0', r"Expected .* at `\$\.settings\."),
+        (b'"warmup": 1', b'"warmup": -1', r"Expected .* at `\$\.settings\."),
+        (b'"before": [', b'"before": 7, "x": [', r"Expected .* at `\$\.settings\."),
+        (b'"failed": 0', b'"failed": -1', r"Expected .* at `\$\.pairs\[0\]\.before"),
+        (b'"final": []', b'"final": [{"figure":"a","low":-1.1}]', r"Expected .* at `\$\.final\[0\]\.low`"),
+        (b'"final": []', b'"final": [{"figure":"a","high":1e306}]', r"Expected .* at `\$\.final\[0\]\.high`"),
+        (b'"final": []', b'"final": [{"figure":"a","needed":-1}]', r"Expected .* at `\$\.final\[0\]\.needed`"),
+        (b'"failed": 0', b'"failed": 1', r"1 of 0 requests failed - at `\$\.pairs\[0\]\.before"),
     ],
 )
-def test_a_damaged_file_is_refused(root: Path, capsys: pytest.CaptureFixture[str], old: bytes, new: bytes) -> None:
-    """A file with settings that no call can have made is damaged, and the message names it."""
+def test_a_damaged_file_is_refused(
+    root: Path, capsys: pytest.CaptureFixture[str], *, old: bytes, new: bytes, message: str
+) -> None:
+    """A file with numbers that no call can have written is damaged, and the message names it."""
     assert main(["ab", "--pairs", "1", *TWO]) == 3
     path = next(root.glob("ab/*/ab.json"))
     data = path.read_bytes()
     assert old in data
     path.write_bytes(re.sub(rb',\s*"crc": "\w+"', b"", data.replace(old, new)))
     assert main(["ab", "--resume"]) == 1
-    assert re.search(r"ab\.json is damaged: Expected .* at `\$\.settings\.", capsys.readouterr().err)
+    assert re.search(rf"ab\.json is damaged: {message}", capsys.readouterr().err)
 
 
 def test_a_figure_that_decides_has_to_exist(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

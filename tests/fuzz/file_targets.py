@@ -12,6 +12,7 @@ from zlib import crc32
 
 import msgspec
 import zmq
+from msgspec.structs import replace
 from tests.fuzz import valid
 from tests.fuzz.file_forms import HistorySegment, Json, PackedInterval, Segment, Toml
 from tests.fuzz.forms import Form
@@ -22,6 +23,7 @@ from tests.fuzz.wire_targets import check_refusal
 from zmq.utils import z85
 
 from telemetry import limits
+from telemetry.cli.ab.session import FILE, read_result
 from telemetry.common import formatting, wording
 from telemetry.config import load
 from telemetry.config.load import FIELDS, env_name
@@ -34,8 +36,24 @@ from telemetry.errors import (
 from telemetry.history import RecordedRun
 from telemetry.history import requests as recorded_requests
 from telemetry.history.request_model import counts, figures, merging
+from telemetry.judge.ab import betting
+from telemetry.judge.ab import judge as judge_module
+from telemetry.judge.ab.judge import AbJudge
+from telemetry.judge.ab.model import AbFigure, AbPair, AbResult, AbRun, AbSettings, Side
 from telemetry.judge.merge import run as run_module
-from telemetry.report import FORMATS, content, render, requests, table, text
+from telemetry.report import (
+    FORMATS,
+    ab,
+    ab_page,
+    ab_review,
+    content,
+    formats_of,
+    render,
+    render_as,
+    requests,
+    table,
+    text,
+)
 from telemetry.report.sources import sources_sections
 from telemetry.store import (
     final_snapshot,
@@ -58,6 +76,7 @@ from telemetry.wire.control import SeriesKey
 from telemetry.wire.drop_reasons import FRAME_REASONS
 from telemetry.wire.journal import Checkpoint
 from telemetry.wire.report import Report as WireReport
+from telemetry.wire.seal import sealed
 from telemetry.wire.sources import Sources, SourceSeries, SourceStat
 
 _MOST_FILES: Final = 6
@@ -359,10 +378,13 @@ def run_report(data: bytes) -> int:
     report = RecordedRun(WireReport(snapshot=snapshot, source="file"), None).report()
     for form in FORMATS:
         shown = render(report, form, width=100)
-        assert form == "json" or all(
-            line.isprintable() for line in shown.replace("\N{NO-BREAK SPACE}", " ").split("\n")
-        ), form
+        assert form == "json" or _is_printable(shown), form
     return 1
+
+
+def _is_printable(text: str) -> bool:
+    """Return whether no character of a text moves the cursor, but for the ends of lines."""
+    return all(line.isprintable() for line in text.replace("\N{NO-BREAK SPACE}", " ").split("\n"))
 
 
 def run_manifest(data: bytes) -> int:
@@ -401,6 +423,65 @@ def _sources() -> list[SourceStat]:
         SourceStat(run_id="r", name="n", host="h", started_ns=valid.WALL_NS, elapsed_s=1.5, series=[slow, fast]),
         SourceStat(run_id="q", name="n", label="q", completeness="lossy", lost=2, series=[fast]),
     ]
+
+
+def run_ab(data: bytes) -> int:
+    """Check that a comparison that can be read can go on and be shown. Its JSON and its file can be read again."""
+    try:
+        result = read_result(folder({FILE: data}))
+    except RunDirectoryError as error:
+        refused(error)
+        return 1
+    judged = _judged(result)
+    for form in formats_of("ab"):
+        shown = render_as("ab", judged, form, width=100)
+        if form == "json":
+            assert msgspec.json.decode(shown, type=AbResult) == judged
+        elif form != "html":
+            assert _is_printable(shown), form
+    ab_review.ab_svg(judged)
+    assert ab_review.ab_summary(judged).count("\n") <= 30
+    assert ab.progress(judged).isprintable()
+    assert read_result(folder({FILE: sealed(msgspec.json.encode(judged))})) == judged
+    return 1
+
+
+def _judged(result: AbResult) -> AbResult:
+    """Return the result after two calls of `telemetry ab`: the second one has only the newest pair."""
+    valid_pairs = [pair for pair in result.pairs if not pair.void]
+    judge = AbJudge(result.settings, result.figures, valid_pairs[:-1], result.final)
+    for pair in valid_pairs[-1:]:
+        judge.add(pair)
+    return replace(result, verdicts=judge.verdicts(), final=judge.final, failures=judge.failures)
+
+
+def _comparisons() -> list[AbResult]:
+    """Return comparisons without a pair, with a void pair, with failed requests, and of one command."""
+    settings = AbSettings(before=["a", "b"], after=["c"], labels=("a", "c"), seed=1, prepare=("x", "y"))
+    figures = [
+        AbFigure(name="wall time", unit="s", better="lower"),
+        AbFigure(name="rate", unit="1/s", better="higher", decides=False),
+        AbFigure(name="depth", unit="1", better="neither"),
+    ]
+    empty = AbResult(settings=settings, most_pairs=60, budget_s=9.5)
+    void = AbPair(before=AbRun(failure="exit code 1"), after=AbRun(), first="after", void="a: exit code 1")
+    made = [
+        replace(empty, pairs=_pairs(4, 0), ending="stopped"),
+        replace(empty, pairs=[*_pairs(14, 0), void], seconds=3.5),
+        replace(empty, pairs=_pairs(3, 50)),
+        replace(empty, pairs=_pairs(9, 0), settings=replace(settings, same=True)),
+    ]
+    return [empty, *(_judged(replace(result, figures=figures)) for result in made)]
+
+
+def _pairs(number: int, failed: int) -> list[AbPair]:
+    runs = [AbRun(values={"wall time": 1.5, "rate": 9, "depth": 0}, requests=60, ended=60)]
+    runs += [
+        AbRun(values={"wall time": 2 + at / 99, "rate": 8.5, "depth": at}, requests=60, ended=60, failed=failed)
+        for at in range(number)
+    ]
+    sides: list[Side] = ["before", "after"]
+    return [AbPair(before=runs[0], after=runs[at + 1], first=sides[at % 2]) for at in range(number)]
 
 
 class _Runtime:
@@ -657,6 +738,17 @@ TARGETS: Final = (
         base_bytes=8 * MIB,
         bytes_each=2_000,
         share=0.1,
+    ),
+    Target(
+        name="ab",
+        run=run_ab,
+        form=Json(),
+        seeds=lambda: [msgspec.json.encode(result) for result in _comparisons()],
+        covers=(read_result, judge_module, betting, ab, ab_page, ab_review),
+        head=b'{"settings":{"before":["a"],"after":["b"],"labels":["a","b"],"seed":1},"most_pairs":1,',
+        base_bytes=8 * MIB,
+        bytes_each=2_000,
+        share=0.05,
     ),
     Target(
         name="live_run",

@@ -69,10 +69,12 @@ def check_result(
     journal: Sequence[float] | None,
     *,
     had_power_cut: bool,
+    is_sturdy: bool,
 ) -> None:
     """Check the final file against what was recorded. `journal` has the values in the journal; None without one.
 
-    A producer whose first message came too late is in no account, and nothing of it was acknowledged.
+    A producer whose first message came too late is in no account, and nothing of it was acknowledged. `is_sturdy`
+    tells that no fault of the story may cost an event of a producer that ends.
     """
     check_accounts(snapshot)
     hold(snapshot.state in TERMINAL, f"the final file is of a run that is {snapshot.state}")
@@ -89,8 +91,10 @@ def check_result(
     count = series.count if series is not None else 0
     hold(count <= len(recorded), f"{count} values are in the series, and {len(recorded)} were recorded")
     for producer in producers:
-        _check_producer(producer, by_name[producer.name])
+        _check_producer(producer, by_name[producer.name], is_sturdy=is_sturdy)
     if snapshot.completeness == "complete":
+        cut = [producer.name for producer in producers if producer.was_cut]
+        hold(not cut, f"complete, though the run ended before {cut} finished")
         hold(count == len(recorded), f"complete, with {count} of {len(recorded)} values")
         total = sum(int(each.value) for each in snapshot.counters if each.name == "count")
         hold(total == sum(producer.added for producer in producers), f"complete, and the counter is {total}")
@@ -107,20 +111,26 @@ def check_result(
             _check_figures(snapshot, journal)
 
 
-def _check_producer(producer: SimulatedProducer, stat: ProducerStat) -> None:
+def _check_producer(producer: SimulatedProducer, stat: ProducerStat, *, is_sturdy: bool) -> None:
     """Check the account of a producer against what it recorded."""
     name = producer.name
-    events = len(producer.values) + len(producer.values and [1])
     if stat.completeness == "complete":
         losses = stat.missing or stat.dropped or stat.dropped_by_producer
         hold(not losses, f"{name} is complete with losses")
-        hold(stat.applied >= len(producer.values), f"{name} is complete: {stat.applied} of {events} events or more")
+        hold(stat.applied == producer.events, f"{name} is complete: {stat.applied} of {producer.events} events")
+    if stat.status == "ended" and stat.missing:
+        hold(stat.unrepairable, f"{name} has ended, and {stat.missing} events are missing in no batch")
     ending = producer.ending
-    if ending is not None and ending.account is not None:
+    if ending is None or ending.account is None:
+        return
+    account = ending.account
+    parts = account.received + producer.dropped + account.missing
+    hold(parts == account.emitted, f"{name} was told an account whose parts don't add up: {account}")
+    if stat.status == "ended" and not stat.unfinished:
         hold(
-            ending.account.received + producer.dropped + ending.account.missing == ending.account.emitted,
-            f"{name} was told an account whose parts don't add up: {ending.account}",
+            stat.emitted == producer.events, f"{name} recorded {producer.events} events, and emitted {stat.emitted}"
         )
+        hold(not is_sturdy or stat.completeness == "complete", f"{name} lost events though each of them had room")
 
 
 def _check_figures(snapshot: MetricsSnapshot, values: Sequence[float]) -> None:

@@ -25,7 +25,7 @@ from telemetry.daemon.recovery.resume import claim
 from telemetry.daemon.service import Service
 from telemetry.errors import TelemetryError
 from telemetry.store.run_directory import RunDirectory
-from telemetry.wire.control import Hello, Stop
+from telemetry.wire.control import Hello, Stop, Stopping
 
 _FINISH_S: Final = 30.0
 
@@ -93,7 +93,8 @@ class SimulatedProducer:
         self.name = name
         self.values: list[float] = []
         """Values that were recorded in the series, in order. No value comes twice in a story."""
-        self.added = 0
+        self.added = self.additions = 0
+        """Value of the counter, and number of times that it was raised."""
         self.marks: list[str] = []
         self.ending: ProducerEnding | None = None
         self.ended_ns = 0
@@ -137,14 +138,20 @@ class SimulatedProducer:
         self.process.end()
 
     @property
-    def was_welcomed(self) -> bool:
-        return self.flusher is not None and self.flusher.welcomed
+    def was_cut(self) -> bool:
+        """True if the run ended before its program finished."""
+        return self.flusher is not None and self.flusher._is_ended_by_run
 
     @property
     def acknowledged(self) -> int:
         """Number of events that an aggregator has acknowledged."""
         session = self.flusher._conversation if self.flusher is not None else None
         return session.ring.taken if session is not None else 0
+
+    @property
+    def events(self) -> int:
+        """Number of events that it recorded."""
+        return len(self.values) + self.additions + len(self.marks)
 
     @property
     def dropped(self) -> int:
@@ -166,6 +173,7 @@ class SimulatedProducer:
                 return
         counter.add(len(values))
         self.added += len(values)
+        self.additions += 1
 
     def mark(self, text: str) -> None:
         """Record a mark."""
@@ -193,7 +201,12 @@ class Recovery:
         self.process.end()
 
 
-def stop(world: World, network: Network, endpoint: str, *, interrupted: bool) -> None:
+STOPPED: Final = "stopped by the person"
+
+
+def stop(
+    world: World, network: Network, endpoint: str, *, interrupted: bool, on_answer: Callable[[], object]
+) -> None:
     """Ask the aggregator to end the run, from a process of its own, until there is an answer."""
     person = world.process("person")
 
@@ -201,8 +214,9 @@ def stop(world: World, network: Network, endpoint: str, *, interrupted: bool) ->
         link = SimulatedLink(network, person, endpoint, "person")
         world.tell("person", "interrupts the run" if interrupted else "stops the run")
         for _ in range(60):
-            link.send_control(Stop(id=1, reason="stopped by the person", interrupted=interrupted))
-            if link.receive_control(1.0):
+            link.send_control(Stop(id=1, reason=STOPPED, interrupted=interrupted))
+            if any(isinstance(answer, Stopping) for answer in link.receive_control(1.0)):
+                on_answer()
                 return
         link.close(0.0)
 

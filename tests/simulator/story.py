@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from tests.simulator.checks import Observer, check_result, hold
 from tests.simulator.disk import SimulatedDisk, simulated_disk
 from tests.simulator.network import Network
-from tests.simulator.processes import Recovery, SimulatedAggregator, SimulatedProducer, stop
+from tests.simulator.processes import STOPPED, Recovery, SimulatedAggregator, SimulatedProducer, stop
 from tests.simulator.threads import simulated_threads
 from tests.simulator.world import SECOND_NS, World, virtual_time
 
@@ -126,7 +126,13 @@ class Plan:
             stops_early=random.random() < 0.3,
             interrupts=random.random() < 0.15,
         )
-        return plan.calm() if random.random() < 0.1 else plan
+        choice = random.random()
+        return plan.calm() if choice < 0.1 else plan.sturdy() if choice < 0.4 else plan
+
+    def sturdy(self) -> Plan:
+        """Return the plan without faults that may cost events of a producer that ends."""
+        plan = replace_fields(self, disk_faults=0, power_cuts=0, has_journal=True)
+        return replace_fields(plan, buffer_events=100_000, ring_bytes=1 << 20)
 
     def calm(self) -> Plan:
         """Return the plan without faults, and with room for all events."""
@@ -158,6 +164,8 @@ class Story:
         self._synced: list[SimulatedProducer] = []
         """Producers that a power cut takes nothing of."""
         self.recovery: Recovery | None = None
+        self._was_stopped = False
+        """True once an aggregator has answered that it stops the run for this reason, and no earlier one."""
         self._doomed: SimulatedAggregator | None = None
         """Aggregator that is killed soon after a producer has recorded."""
         self._has_tried_again = False
@@ -192,7 +200,15 @@ class Story:
         for _ in range(plan.disk_faults):
             world.after(random.randrange(5 * SECOND_NS), self._spoil_disk)
         begin_ns = random.randrange(5 * SECOND_NS) if plan.stops_early or plan.interrupts else _PATIENCE_NS
-        world.after(begin_ns, lambda: stop(world, self.network, endpoint, interrupted=plan.interrupts))
+
+        def stop_run() -> None:
+            stop(world, self.network, endpoint, interrupted=plan.interrupts, on_answer=self._note_stop)
+
+        world.after(begin_ns, stop_run)
+
+    def _note_stop(self) -> None:
+        service = self.aggregators[-1].service
+        self._was_stopped = service is not None and service.run_status.reason == STOPPED
 
     def _start_aggregator(self, resume: Path | None = None) -> None:
         config = Config()
@@ -350,7 +366,15 @@ class Story:
         snapshot = final.read()
         journal = directories[0].journal
         values = self._journaled(journal) if self.plan.has_journal else None
-        check_result(snapshot, self.producers, values, had_power_cut=self.world.boots > 0)
+        check_result(
+            snapshot,
+            self.producers,
+            values,
+            had_power_cut=self.world.boots > 0,
+            is_sturdy=self.plan == self.plan.sturdy(),
+        )
+        if self.plan == self.plan.sturdy():
+            self._check_sturdy(snapshot)
         if self.plan == self.plan.calm():
             is_complete = snapshot.completeness == "complete"
             hold(is_complete, f"nothing went wrong, and the result is {snapshot.completeness}")
@@ -360,6 +384,18 @@ class Story:
             is_kept = applied >= len(producer.values) - producer.dropped
             hold(is_kept, f"{producer.name} lost events that were on the disk: {applied} of {len(producer.values)}")
         return snapshot
+
+    def _check_sturdy(self, snapshot: MetricsSnapshot) -> None:
+        """Check what only faults of the disk, or bounds that are met, may spoil."""
+        if snapshot.state == "COMPLETE":
+            is_cut = self.plan.cap_bytes < 1 << 24  # the journal loses its oldest segments then
+            hold(snapshot.exact or is_cut, f"the percentiles are not exact: {snapshot.exact_reason}")
+        if self._was_stopped:
+            hold(STOPPED in snapshot.reason, f"the run was stopped, and its reason is {snapshot.reason!r}")
+        was_undisturbed = not (self.plan.kills or self.plan.breaks or self.plan.pauses or self.plan.producer_kills)
+        if was_undisturbed and not self.plan.interrupts:
+            waiting = [stat.producer for stat in snapshot.producers if stat.status != "ended"]
+            hold(not waiting, f"the drain did not wait for {waiting}")
 
     def _journaled(self, journal: Path) -> list[float] | None:
         """Return the values of the series in the journal; None if it lacks some, and its files say so."""

@@ -63,6 +63,7 @@ class SnapshotFacts:
     cost: SelfCost = field(default_factory=SelfCost)
     pending_deadline_s: float | None = None
     unaccounted: bool = False
+    lost_power: bool = False
     """True if events may be lost that appear in no account."""
     exact: bool = False
     exact_reason: str = ""
@@ -201,7 +202,7 @@ def completeness(
     """
     if facts.state == "INTERRUPTED":
         return "interrupted"
-    if facts.state not in TERMINAL or pending_names or uncounted or facts.unaccounted:
+    if facts.state not in TERMINAL or pending_names or uncounted or facts.unaccounted or facts.lost_power:
         return "incomplete"
     turned_away = Reason.TOO_MANY_PRODUCERS in accounting.bad_frames
     return "lossy" if accounting.lost or accounting.waiting or turned_away or nodes_lack else "complete"

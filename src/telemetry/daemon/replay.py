@@ -282,6 +282,7 @@ class Playback:
         self._take(self._fold.end_interval())
         self._run_status.warn(journal_losses(self._fold))
         self._run_status.unaccounted = self._fold.numbers.run.unaccounted
+        self._run_status.lost_power = self._fold.numbers.run.lost_power
         self._run_status.follow(self._ending or self._fold.how_it_ended())
 
 

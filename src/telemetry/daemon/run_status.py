@@ -48,6 +48,8 @@ class RunStatus:
     drain_deadline_ns: int | None = None
     unaccounted: bool = False
     """True if events may be lost that appear in no account."""
+    lost_power: bool = False
+    """True if the machine was started again while the run was going on. Then events may be lost as well."""
     exact: bool = False
     exact_reason: str = "the run is still going"
     warnings: list[str] = field(default_factory=list)
@@ -73,6 +75,7 @@ class RunStatus:
             refresh_hz=refresh_hz,
             seq=run.snapshot_seq,
             unaccounted=run.unaccounted,
+            lost_power=run.lost_power,
             warnings=[warning for warning in run.warnings if not warning.startswith(_RESTARTED)],
         )
         if run.restarts:
@@ -171,6 +174,7 @@ class RunStatus:
             cost=cost,
             pending_deadline_s=self.drain_left_s(now_ns),
             unaccounted=self.unaccounted,
+            lost_power=self.lost_power,
             exact=self.exact,
             exact_reason=self.exact_reason,
             warnings=list(self.warnings),

@@ -113,6 +113,8 @@ class RunState(Struct, kw_only=True, frozen=True):
     warnings: list[str] = []
     unaccounted: bool = False
     """True if an aggregator ended after its journal failed: events it received in between may be in no account."""
+    lost_power: bool = False
+    """True if its machine was started again while it went on: a producer may have been lost with its account."""
     requests: Natural = 0
     """Number of frames of the request log so far; equals the number of the next one."""
     record_bytes: Natural = 0

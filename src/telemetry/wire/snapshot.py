@@ -24,8 +24,8 @@ Completeness = Literal["complete", "lossy", "incomplete", "interrupted"]
 
 `complete`: all emitted events are in the numbers. `lossy`: events were dropped or are missing, and the accounts
 list them. `incomplete`: a producer has not ended or was still recording when the run ended, or an aggregator was
-lost with events that its journal could not take, so the loss is unknown. `interrupted`: the run, or the source of
-its feed, was stopped by force.
+lost with events that its journal could not take, or by a loss of power, so the loss is unknown. `interrupted`: the
+run, or the source of its feed, was stopped by force.
 """
 
 BackendState = Literal["starting", "writing", "idle", "retrying", "closing", "done", "undelivered", "failed"]

@@ -93,4 +93,5 @@ def test_completeness(state: State, waiting_for: list[str], account: Accounting,
     assert completeness(facts, waiting_for, account, 0) == expected
     unknown = "incomplete" if expected in ("complete", "lossy") else expected
     assert completeness(replace(facts, unaccounted=True), waiting_for, account, 0) == unknown
+    assert completeness(replace(facts, lost_power=True), waiting_for, account, 0) == unknown
     assert completeness(facts, waiting_for, account, 1) == unknown

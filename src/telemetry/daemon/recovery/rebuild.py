@@ -83,7 +83,7 @@ class Fold:
         self._own_up()
         self._open_interval = False
         """True if entries followed the end of the last interval."""
-        self._closed = False
+        self.is_closed = False
         """True if the books are closed and no entry followed."""
 
     def entries(self) -> Iterator[Entry]:
@@ -98,7 +98,7 @@ class Fold:
             self._restore(entry)
             return _NOTHING
         if entry.kind == BATCH:
-            self._open_interval, self._closed = True, False
+            self._open_interval, self.is_closed = True, False
             return self._turn(entry)
         try:
             note = decode_note(entry.data[0])
@@ -108,8 +108,8 @@ class Fold:
         if isinstance(note, Rolled):
             self._open_interval = False
             return self._roll(note, entry.time_ns)
-        self._closed = isinstance(note, Closed)
-        self._open_interval = self._open_interval or not self._closed
+        self.is_closed = isinstance(note, Closed)
+        self._open_interval = self._open_interval or not self.is_closed
         self.numbers.take_note(note, entry.time_ns)
         return self._step(note=note)
 
@@ -133,7 +133,7 @@ class Fold:
         the same numbers. So does an aggregator that resumes the run.
         """
         notes: list[Note] = [self._rolled()] if self._open_interval else []
-        return notes if self._closed else [*notes, Closed()]
+        return notes if self.is_closed else [*notes, Closed()]
 
     def how_it_ended(self) -> Ending:
         """Return how the run ended.

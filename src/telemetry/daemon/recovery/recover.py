@@ -22,7 +22,7 @@ from telemetry.daemon.cost import rss_bytes
 from telemetry.daemon.exact_percentiles import CUT, Refinement, Refiner, another_may_succeed, damage
 from telemetry.daemon.recovery.backfill import Backfill, file_losses, first_segment, journal_losses
 from telemetry.daemon.recovery.rebuild import Fold
-from telemetry.daemon.recovery.resume import Claim, bytes_in, claim, restarted, result_of
+from telemetry.daemon.recovery.resume import Claim, bytes_in, claim, may_lack_producers, restarted, result_of
 from telemetry.daemon.run_opening import open_history
 from telemetry.daemon.run_status import RunStatus
 from telemetry.errors import RunDirectoryError, TelemetryError
@@ -127,6 +127,8 @@ def _fold(
         filler.take(fold.apply(entry), fold)
         done += entry.size
         on_progress("reading the journal", min(1.0, done / total))
+    if may_lack_producers(SYSTEM_CLOCK, fold):
+        fold.numbers.run = replace(fold.numbers.run, lost_power=True)
     _note_end(directory, fold)
     filler.take(fold.end_interval(), fold)
     filler.take(fold.close(), fold)

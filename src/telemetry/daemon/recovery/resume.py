@@ -145,6 +145,7 @@ def open_again(claimed: Claim, config: Config) -> OpenedRun:
         snapshot_seq=numbers.run.snapshot_seq + _SNAPSHOTS_UNTOLD,
         # after a machine restart, pids belong to other processes
         watched=numbers.run.watched if clock is SYSTEM_CLOCK else [],
+        lost_power=numbers.run.lost_power or may_lack_producers(SYSTEM_CLOCK, fold),
         warnings=list(dict.fromkeys([*numbers.run.warnings, *warnings])),
         boot_id=boot_id(),
         restarts=numbers.run.restarts + 1,
@@ -251,6 +252,11 @@ def restarted(clock: Clock, fold: Fold) -> bool:
     if before and now:
         return before != now
     return clock.wall_ns() - time.clock_gettime_ns(_BOOT_CLOCK) > fold.numbers.wall_ns(fold.now_ns)
+
+
+def may_lack_producers(clock: Clock, fold: Fold) -> bool:
+    """Check whether a loss of power may have taken all of a producer, so that nothing tells of it."""
+    return restarted(clock, fold) and not fold.is_closed
 
 
 def going_on(clock: Clock, fold: Fold) -> Clock:

@@ -156,7 +156,7 @@ class Leaf:
         facts = LeafFacts(
             final=final,
             interrupted=status.interrupted,
-            unaccounted=status.unaccounted,
+            unaccounted=status.unaccounted or status.lost_power,
             reason=status.reason,
             hindrance=self.obstacle()[: limits.TEXT_CHARS],
             clock_error_ns=self.uplink.clock_error_ns,

@@ -156,10 +156,15 @@ def test_a_machine_that_was_restarted_may_have_lost_a_second(
 ) -> None:
     """A power cut mostly leaves the journal whole up to what was synced: no torn byte tells of what is gone."""
     monkeypatch.setattr("telemetry.daemon.recovery.resume.SYSTEM_CLOCK", FakeClock(5_000, time.time_ns()))
-    said, _ = make_again(dead).snapshot().warnings
+    service = make_again(dead)
+    said, _ = service.snapshot().warnings
     assert said.startswith(
         "the machine was restarted since: after a power loss, up to one second at the end of the journal is missing"
     )
+    for state in ("DRAINING", "COMPLETE"):
+        service.run_status.lifecycle.to(state)
+    assert service.snapshot().completeness == "incomplete"
+    assert service.parts.numbers.run.lost_power
 
 
 def test_what_a_producer_sends_again_counts_once(dead: Any, make_again: Any, connect: Any) -> None:

@@ -15,21 +15,21 @@ LAST: Final = 31_999
 _NEWEST: Final = Path(tempfile.gettempdir()) / f"telemetry-test-ports-{os.getuid()}"
 
 
-def free_port(row: int = 1) -> int:
+def free_port(count: int = 1) -> int:
     """Return a port that nobody listens on. It comes back only after all the other ones.
 
-    `row`: so many ports in a row are free, from this one on, and all are given out.
+    `count`: so many ports in a row are free, from this one on, and all are given out.
     """
     with open(os.open(_NEWEST, os.O_RDWR | os.O_CREAT, 0o600), "r+") as newest:
         fcntl.flock(newest, fcntl.LOCK_EX)
         port = int(newest.read() or FIRST - 1)
         while True:
-            port = port + 1 if FIRST <= port <= LAST - row else FIRST
-            if all(_is_free(other) for other in range(port, port + row)):
+            port = port + 1 if FIRST <= port <= LAST - count else FIRST
+            if all(_is_free(other) for other in range(port, port + count)):
                 break
         newest.seek(0)
         newest.truncate()
-        newest.write(str(port + row - 1))
+        newest.write(str(port + count - 1))
         return port
 
 

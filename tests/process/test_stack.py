@@ -119,7 +119,7 @@ def test_a_taken_port_is_named_with_its_holder(stack: Stack) -> None:
 
     The flag `--auto-port` takes another port and reports it.
     """
-    stack.settings["prometheus"]["port"] = stack.port = free_port(row=2)
+    stack.settings["prometheus"]["port"] = stack.port = free_port(count=2)
     with socket.create_server(("127.0.0.1", stack.port)):
         code, _, err = stack.up()
         assert code == 1

@@ -126,14 +126,14 @@ def test_the_server_of_another_is_not_taken_for_ours(stack: Stack, wait_until: W
 
 def test_auto_port_chooses_again_if_a_port_is_taken_after_the_check(stack: Stack, wait_until: WaitUntil) -> None:
     """With `--auto-port`, a port that is taken between the check and the start of its server is given up."""
-    port = free_port(row=2)
+    port = free_port(count=2)
     stack.settings["grafana"] = {"program": str(install_grafana(stack.bin / "g", WAITS + GRAFANA)), "port": port}
     process = stack.start("--auto-port")
     wait_until(lambda: (stack.folder / "state.json").exists() and stack.part("grafana")["pid"], SOON_S, "its start")
     with socket.create_server(("127.0.0.1", port)):
         (stack.folder / "grafana.ini.go").touch()
         messages = await_ready(process)
-        assert any("other ports are tried" in line for line in messages)
+        assert any("trying other ports" in line for line in messages)
         assert any(f"port {port} is held by" in line for line in messages)
         assert stack.part("grafana")["state"] == "ready"
         assert stack.part("grafana")["address"] == f"http://127.0.0.1:{port + 1}"

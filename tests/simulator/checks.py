@@ -16,6 +16,10 @@ from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot, ProducerStat
 _ORDER: Final = {"INITIALIZE": 0, "LIVE": 1, "DRAINING": 2, "COMPLETE": 3, "INTERRUPTED": 3}
 
 
+NOT_WRITTEN: Final = "can't write the final file"
+"""Warning of a result that is published only. Its run goes on if its aggregator dies."""
+
+
 class BrokenPromiseError(AssertionError):
     """A promise does not hold."""
 
@@ -26,25 +30,35 @@ def hold(condition: object, what: str) -> None:
 
 
 class Observer:
-    """A subscriber that gets each published snapshot."""
+    """A subscriber that gets each published snapshot.
+
+    It keeps what it finds: an exception in the thread of the aggregator would be a failure of that.
+    """
 
     def __init__(self) -> None:
-        self.epoch = ""
+        self.failure: BrokenPromiseError | None = None
         self.newest: MetricsSnapshot | None = None
         self.terminal: MetricsSnapshot | None = None
 
     def take(self, frame: bytes) -> None:
-        snapshot = decode_snapshot(frame)
+        try:
+            self._check(decode_snapshot(frame))
+        except BrokenPromiseError as error:
+            self.failure = self.failure or error
+
+    def _check(self, snapshot: MetricsSnapshot) -> None:
         before = self.newest
         if before is not None:
             hold(snapshot.seq >= before.seq, f"snapshot {snapshot.seq} comes after {before.seq}")
             if snapshot.epoch == before.epoch:
                 hold(_ORDER[snapshot.state] >= _ORDER[before.state], f"{snapshot.state} comes after {before.state}")
-        if self.terminal is not None:
-            hold(snapshot.state == self.terminal.state, f"{snapshot.state} comes after {self.terminal.state}")
-        if snapshot.state in TERMINAL:
-            self.terminal = self.terminal or snapshot
-            hold(snapshot == self.terminal, "a second terminal snapshot differs from the first one")
+        terminal = self.terminal
+        if terminal is not None and (
+            snapshot.epoch == terminal.epoch or NOT_WRITTEN not in "".join(terminal.warnings)
+        ):
+            hold(snapshot == terminal, f"{snapshot.state} comes after {terminal.state}, or another result")
+        elif snapshot.state in TERMINAL:
+            self.terminal = snapshot
         check_accounts(snapshot)
         self.newest = snapshot
 
@@ -86,6 +100,11 @@ def check_result(
         may_be_lost = is_told and (journal is None or had_power_cut)
         hold(not was_taken or may_be_lost, f"{producer.name} is in no account, and events were taken")
     producers = [producer for producer in producers if producer.name in by_name]
+    for producer in producers if journal is not None and not had_power_cut else ():
+        stat = by_name[producer.name]
+        arrived = stat.applied + sum(stat.dropped.values()) + stat.waiting
+        taken = producer.acknowledged
+        hold(arrived >= taken, f"{producer.name}: {taken} events were acknowledged, and {arrived} kept")
     recorded = [value for producer in producers for value in producer.values]
     series = next((each for each in snapshot.series if each.name == "latency"), None)
     count = series.count if series is not None else 0
@@ -118,6 +137,7 @@ def _check_producer(producer: SimulatedProducer, stat: ProducerStat, *, is_sturd
         losses = stat.missing or stat.dropped or stat.dropped_by_producer
         hold(not losses, f"{name} is complete with losses")
         hold(stat.applied == producer.events, f"{name} is complete: {stat.applied} of {producer.events} events")
+        hold(not stat.unfinished, f"{name} is complete, though it was still recording")
     if stat.status == "ended" and stat.missing:
         hold(stat.unrepairable, f"{name} has ended, and {stat.missing} events are missing in no batch")
     ending = producer.ending
@@ -126,6 +146,8 @@ def _check_producer(producer: SimulatedProducer, stat: ProducerStat, *, is_sturd
     account = ending.account
     parts = account.received + producer.dropped + account.missing
     hold(parts == account.emitted, f"{name} was told an account whose parts don't add up: {account}")
+    is_due = is_sturdy and account.received == account.emitted and not producer.was_cut
+    hold(not is_due or stat.status == "ended", f"{name} was told that it has ended, and is {stat.status}")
     if stat.status == "ended" and not stat.unfinished:
         hold(
             stat.emitted == producer.events, f"{name} recorded {producer.events} events, and emitted {stat.emitted}"

@@ -91,7 +91,7 @@ def search(name: str, seeds: int) -> str:
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     failures = [line for line in ended.stdout.splitlines() if line.startswith("seed ")]
     if not failures and ended.returncode:
-        return f"the stories can't be played: {ended.stderr.strip().splitlines()[-1:]}"
+        raise RuntimeError(f"the stories with {name!r} can't be played: {ended.stderr}")
     return failures[0] if failures else ""
 
 

@@ -17,6 +17,8 @@ from typing import Final
 
 from tests.simulator.story import Outcome, play, simpler
 
+from telemetry.store.atomic import write_atomic
+
 RECORD: Final = Path("build/simulator.json")
 _CHUNK: Final = 25
 
@@ -72,10 +74,11 @@ def play_many(options: argparse.Namespace) -> int:
             pass
         pool.shutdown(wait=False, cancel_futures=True)
     seconds = time.monotonic() - begin_s
-    if not (options.digests or options.plant):
+    if not options.digests:
         shares = ", ".join(f"{number:,} {kind}" for kind, number in kinds.most_common())
         print(f"{played:,} stories in {seconds:,.0f} s ({played / seconds:,.0f} a second): {shares}")
         print(f"{len(failures):,} failed")
+    if options.forever:
         keep_count(played, len(failures))
     return bool(failures)
 
@@ -94,4 +97,4 @@ def keep_count(played: int, failed: int) -> None:
     before = counts.get(commit, {"played": 0, "failed": 0})
     counts[commit] = {"played": before["played"] + played, "failed": before["failed"] + failed}
     RECORD.parent.mkdir(exist_ok=True)
-    RECORD.write_text(f"{json.dumps(counts, indent=1)}\n")
+    write_atomic(RECORD, f"{json.dumps(counts, indent=1)}\n".encode(), durable=False)

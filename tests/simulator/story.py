@@ -17,7 +17,7 @@ from random import Random
 from typing import Any, Final, Literal
 
 from msgspec.structs import replace
-from tests.simulator.checks import Observer, check_result, hold
+from tests.simulator.checks import NOT_WRITTEN, Observer, check_result, hold
 from tests.simulator.disk import SimulatedDisk, simulated_disk
 from tests.simulator.network import Network
 from tests.simulator.processes import STOPPED, Recovery, SimulatedAggregator, SimulatedProducer, stop
@@ -305,7 +305,7 @@ class Story:
             self.disk.cut_power(self.folder / "runs")
 
     def _is_synced(self, producer: SimulatedProducer) -> bool:
-        """Return whether all of a producer must be on the disk: aggregators have lived for two seconds since."""
+        """Return whether all of a producer must be on the disk: an aggregator lived long enough after its end."""
         ending = producer.ending
         if ending is None or ending.account is None or self.plan.pauses or self.plan.disk_faults:
             return False
@@ -343,8 +343,9 @@ class Story:
 
     def check(self) -> MetricsSnapshot | None:
         """Check the end. Returns the result; None if nobody made one. Raises BrokenPromiseError."""
-        for error in self.world.errors:
-            raise error
+        for error in (*self.world.errors, self.observer.failure):
+            if error is not None:
+                raise error
         directories = list_runs(self.folder / "runs")
         final = find_final(directories[0], ()) if directories else None
         last = self.recovery or self.aggregators[-1]
@@ -356,7 +357,7 @@ class Story:
                 terminal = self.observer.terminal
                 hold(terminal is not None, "there is no final file, and no terminal snapshot was published")
                 assert terminal is not None
-                warnings = [warning for warning in terminal.warnings if "can't write the final file" in warning]
+                warnings = [warning for warning in terminal.warnings if NOT_WRITTEN in warning]
                 hold(warnings, "the terminal snapshot does not say that there is no final file")
                 return terminal
             must_be_kept = last.failure is not None and self.plan.has_journal and not self.world.boots
@@ -381,8 +382,8 @@ class Story:
         for producer in self._synced:
             stat = next((each for each in snapshot.producers if each.producer == producer.name), None)
             applied = stat.applied if stat is not None else 0
-            is_kept = applied >= len(producer.values) - producer.dropped
-            hold(is_kept, f"{producer.name} lost events that were on the disk: {applied} of {len(producer.values)}")
+            is_kept = applied >= producer.events - producer.dropped
+            hold(is_kept, f"{producer.name} lost events that were on the disk: {applied} of {producer.events}")
         return snapshot
 
     def _check_sturdy(self, snapshot: MetricsSnapshot) -> None:

@@ -63,8 +63,9 @@ class SnapshotFacts:
     cost: SelfCost = field(default_factory=SelfCost)
     pending_deadline_s: float | None = None
     unaccounted: bool = False
-    lost_power: bool = False
     """True if events may be lost that appear in no account."""
+    lost_power: bool = False
+    """True if the machine restarted before the books were closed. Whole producers may be missing."""
     exact: bool = False
     exact_reason: str = ""
     warnings: Sequence[str] = field(default_factory=list)

@@ -30,7 +30,7 @@ class Locked:
 
 
 class LivingObjects(Generic[_T]):
-    """Objects that live as long as somebody else holds them. One thread may read while others add.
+    """Weak references to objects. One thread may read them while others add.
 
     Iterating a `WeakSet` then raises RuntimeError, since it runs Python code between two objects.
     """
@@ -41,7 +41,7 @@ class LivingObjects(Generic[_T]):
     def add(self, item: _T) -> None:
         self._references.add(weakref.ref(item, self._references.discard))
 
-    def now(self) -> list[_T]:
+    def living(self) -> list[_T]:
         """Return the objects that live now."""
         return [item for reference in self._references.copy() if (item := reference()) is not None]
 

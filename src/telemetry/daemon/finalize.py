@@ -94,6 +94,7 @@ def _close_books(service: Service) -> None:
     parts = service.parts
     service.close_books()
     if parts.journal is not None:
+        parts.journal.sync()  # nothing is taken in any more, and the result is synced, too
         parts.journal.close()
     give_back()  # the exact pass needs memory of its own
 

@@ -199,6 +199,7 @@ class Numbers:
             case Ending():
                 self.run = replace(self.run, ending=note)
             case Closed():
+                self.run = replace(self.run, lost_power=self.run.lost_power or note.lost_power)
                 self.close()
 
     def close(self) -> None:

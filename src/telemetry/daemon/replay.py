@@ -19,7 +19,7 @@ from telemetry.daemon.exact_percentiles import CUT, damage
 from telemetry.daemon.lifetime import OnReady, or_tell, prepare_process, serve
 from telemetry.daemon.options import DaemonOptions
 from telemetry.daemon.record_stream import RecordPublisher
-from telemetry.daemon.recovery.backfill import journal_losses
+from telemetry.daemon.recovery.backfill import RESTARTED, journal_losses
 from telemetry.daemon.recovery.rebuild import EntryEffects, Fold
 from telemetry.daemon.recovery.resume import result_of
 from telemetry.daemon.run_opening import OpenedRun, new_directory, open_history
@@ -281,6 +281,7 @@ class Playback:
         self._played = True
         self._take(self._fold.end_interval())
         self._run_status.warn(journal_losses(self._fold))
+        self._run_status.warn([RESTARTED] if self._fold.numbers.run.lost_power else [])
         self._run_status.unaccounted = self._fold.numbers.run.unaccounted
         self._run_status.lost_power = self._fold.numbers.run.lost_power
         self._run_status.follow(self._ending or self._fold.how_it_ended())

@@ -49,7 +49,7 @@ class RunStatus:
     unaccounted: bool = False
     """True if events may be lost that appear in no account."""
     lost_power: bool = False
-    """True if the machine was started again while the run was going on. Then events may be lost as well."""
+    """True if the machine restarted before the books were closed. Whole producers may be missing."""
     exact: bool = False
     exact_reason: str = "the run is still going"
     warnings: list[str] = field(default_factory=list)

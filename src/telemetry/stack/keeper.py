@@ -74,6 +74,10 @@ class Keeper:
         self._compose = [*compose, "--file", str(layout.compose_yaml)] if self._in_containers else []
         self._containers_began = self._containers_run = False
         self._follower: Child | None = None
+        self.was_interrupted = False
+        """True if a signal came before the end began."""
+        self.is_ready = False
+        """True once all parts have answered."""
         self._state = self._state_now()
 
     @contextmanager
@@ -94,6 +98,7 @@ class Keeper:
             waiting = [part for part in waiting if not self._is_ready(part)]
             if not waiting:
                 self._remember()
+                self.is_ready = True
                 return True
             if time.monotonic() > until_s:
                 names = " and ".join(part.title for part in waiting)
@@ -252,6 +257,7 @@ class Keeper:
 
         The state is removed, but stays if containers can't be ended: `telemetry stack down` can end them later.
         """
+        self.was_interrupted = self._ending.is_set()
         self._ending.clear()
         children = [*self._children.values(), *([self._follower] if self._follower else [])]
         for child in children:

@@ -31,8 +31,9 @@ class Plan:
         return self.compose[:1] == ("podman",)
 
     def taken_ports(self) -> list[int]:
-        """Return the ports of the parts at which a process listens now."""
-        return [port for _, _, port in _ports(self.parts) if is_taken(self.layout.settings.host, port)]
+        """Return the ports of native parts at which a process listens now."""
+        native = [part for part in self.parts if part.how == "native"]
+        return [port for _, _, port in _ports(native) if is_taken(self.layout.settings.host, port)]
 
 
 def make_plan(

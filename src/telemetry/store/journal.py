@@ -96,7 +96,9 @@ class JournalWriter:
         self._file: AppendFile | None = None
         self._lock = threading.RLock()
         self._unsynced: list[int] = []
-        """Descriptors of ended segments that are not synced yet, at first of all that were there before."""
+        """Descriptors of ended segments that are not synced yet."""
+        self._inherited: list[Path] = []
+        """Segments of an earlier writer, which may have died before it synced them. The first sync does it."""
         self._unlinked: list[int] = []
         """Descriptors of deleted segments: closing the last one frees the blocks, which is slow."""
         self._names_changed = False
@@ -159,6 +161,7 @@ class JournalWriter:
             ended, self._unsynced = self._unsynced, []
             unlinked, self._unlinked = self._unlinked, []
             names_changed, self._names_changed = self._names_changed, False
+            inherited, self._inherited = self._inherited, []
             current = self._file.fd if self._file is not None else -1
             try:
                 if current >= 0:
@@ -166,6 +169,8 @@ class JournalWriter:
             except OSError as error:
                 self._fail(error)
         try:
+            for path in inherited:
+                _sync_path(path)
             for fd in ended:
                 _sync_data(fd)
             if names_changed:
@@ -201,8 +206,7 @@ class JournalWriter:
         self.cut_bytes = cut_torn_tail(self._directory)
         for number, path in _segments(self._directory):
             self._keep(path, path.stat().st_size)
-            with suppress(OSError):  # the writer before may have died before it synced them
-                self._unsynced.append(open_file(path, depth=2))
+            self._inherited.append(path)
             if not self._number:
                 self.dropped_segments = number
             self._number = number + 1
@@ -268,6 +272,16 @@ class JournalWriter:
         with suppress(OSError):
             newest.rename(newest.with_name(f"{number[1]}-failed.seg"))
             self._names_changed = True
+
+
+def _sync_path(path: Path) -> None:
+    """Sync a segment, unless it was deleted. Raises OSError."""
+    with suppress(FileNotFoundError):
+        fd = open_file(path, depth=2)
+        try:
+            _sync_data(fd)
+        finally:
+            os.close(fd)
 
 
 class JournalReader:

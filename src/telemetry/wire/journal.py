@@ -56,6 +56,9 @@ class Closed(_Note, tag="closed", kw_only=True, frozen=True):
     corrections.
     """
 
+    lost_power: bool = False
+    """True if a recovery closed them after the machine had restarted; see `RunState.lost_power`."""
+
 
 class Salvaging(_Note, tag="salvaging", kw_only=True, frozen=True):
     """The death of a producer: what follows of it was read from its ring."""
@@ -114,7 +117,7 @@ class RunState(Struct, kw_only=True, frozen=True):
     unaccounted: bool = False
     """True if an aggregator ended after its journal failed: events it received in between may be in no account."""
     lost_power: bool = False
-    """True if its machine was started again while it went on: a producer may have been lost with its account."""
+    """True if the machine restarted before the books were closed: whole producers may be missing."""
     requests: Natural = 0
     """Number of frames of the request log so far; equals the number of the next one."""
     record_bytes: Natural = 0

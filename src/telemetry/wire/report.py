@@ -502,6 +502,8 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
             parts.append(f"{unfinished:,}{'' if unended else of_all} {was} still recording when the run ended")
         if self.time_range is None:  # the counters of a time range tell nothing of the other sessions
             parts += missing_messages(self.snapshot.counters)
+        if self.verdict == "incomplete" and producers and not parts:  # a warning says what the journal may lack
+            parts = ["an unknown number of events may be missing"]
         return ", ".join(parts)
 
     def headline(self) -> str:

@@ -94,14 +94,14 @@ class Item:
 
 def test_living_objects_are_read_while_another_thread_adds() -> None:
     """No reader fails, and objects that are gone are not returned."""
-    living: LivingObjects[Item] = LivingObjects()
+    objects: LivingObjects[Item] = LivingObjects()
     kept, done = [Item() for _ in range(2_000)], threading.Event()
     for item in kept:
-        living.add(item)
+        objects.add(item)
 
     def come_and_go() -> None:
         while not done.is_set():
-            living.add(Item())
+            objects.add(Item())
 
     thread = threading.Thread(target=come_and_go)
     before = sys.getswitchinterval()
@@ -109,9 +109,9 @@ def test_living_objects_are_read_while_another_thread_adds() -> None:
     try:
         thread.start()
         for _ in range(200):
-            assert set(kept) <= set(living.now())
+            assert set(kept) <= set(objects.living())
     finally:
         sys.setswitchinterval(before)
         done.set()
         thread.join()
-    assert set(living.now()) == set(kept)
+    assert set(objects.living()) == set(kept)

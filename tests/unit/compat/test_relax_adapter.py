@@ -47,7 +47,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     Timer()._held.take()
     monkeypatch.setattr(http, "_TRANSPORTS", LivingObjects())
     yield
-    for each in http._TRANSPORTS.now():
+    for each in http._TRANSPORTS.living():
         each.close(0.0)
 
 

@@ -31,7 +31,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(user_warnings, "_reported", set())
     monkeypatch.setattr(http, "_TRANSPORTS", LivingObjects())
     yield
-    for each in http._TRANSPORTS.now():
+    for each in http._TRANSPORTS.living():
         each.close(0.0)
 
 

@@ -114,7 +114,8 @@ def _start(
 ) -> int:
     """Choose ports and run the stack until a signal. Returns the exit code.
 
-    A free port may be taken before its server listens there. With `--auto-port`, other ports are chosen then.
+    A free port may be taken before its server listens there. Then `--auto-port` chooses other ports, but
+    not for containers.
     """
     from telemetry.stack.keeper import NotReadyError
     from telemetry.stack.plan import make_plan
@@ -129,29 +130,35 @@ def _start(
         try:
             return _keep(plan, ending, tell, attach_logs=args.attach_logs)
         except NotReadyError:
-            if not (args.auto_port and tries_left and plan.taken_ports()):
+            taken = plan.taken_ports() if args.auto_port and tries_left else []
+            if not taken:
                 raise
-            tell.say("another process took a port of the stack before its server did; other ports are tried")
+            tell.say(f"port {taken[0]} was taken before its server listened there; trying other ports")
     raise AssertionError("the last try returns or raises")
 
 
 def _keep(plan: Plan, ending: threading.Event, tell: _Teller, *, attach_logs: bool) -> int:
     """Run the stack until a signal. Returns the exit code."""
-    from telemetry.stack.keeper import Keeper
+    from telemetry.stack.keeper import Keeper, NotReadyError
 
     def line(name: str, text: str) -> None:
         if attach_logs:
             console.show(f"{name:<10} | {console.visible(text)}\n")
 
     keeper = Keeper(plan.layout, plan.parts, plan.compose, say=tell.say, line=line, ending=ending)
-    with keeper.running():
-        if not keeper.wait_until_ready():
-            tell.say("the stack was ended before it was ready")
-            return Exit.SIGINT
-        tell.ready(keeper.state)
-        if keeper.watch():
-            tell.say("ending the stack")
-            return Exit.OK
+    try:
+        with keeper.running():
+            if keeper.wait_until_ready():
+                tell.ready(keeper.state)
+                if keeper.watch():
+                    tell.say("ending the stack")
+                    return Exit.OK
+    except NotReadyError:
+        if not (keeper.was_interrupted or ending.is_set()):
+            raise
+    if not keeper.is_ready:
+        tell.say("the stack was ended before it was ready")
+        return Exit.SIGINT
     tell.say("all servers of the stack have ended")
     return Exit.ERROR
 

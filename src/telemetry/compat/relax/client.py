@@ -32,7 +32,6 @@ from telemetry.compat.relax.values import (
     count_lost,
     plain_values,
     refuse,
-    refuse_value,
     shown,
     step_of,
     tagged,
@@ -107,7 +106,7 @@ class MetricsClient(Locked):
         try:
             pairs = list(metrics.items())
         except Exception as error:  # noqa: BLE001 – the argument may be anything, which must not reach the program
-            refuse_value("log_metrics_batch", f"{shown(metrics)} is no dictionary: {error}")
+            self._refuse_value("log_metrics_batch", f"{shown(metrics)} is no dictionary: {error}")
             return False
         return self._log(step, pairs, tags, immediate, axis)
 
@@ -169,7 +168,7 @@ class MetricsClient(Locked):
 
     def _log(self, step: Any, pairs: Sequence[tuple[Any, Any]], tags: _Tags, immediate: bool, axis: str) -> bool:
         if (place := _place_or_refuse(step, axis)) is None:
-            count_lost(len(pairs))
+            self._count_lost(len(pairs))
             return False
         try:
             texts = {str(key): str(value) for key, value in tags.items()} if tags else None
@@ -181,7 +180,7 @@ class MetricsClient(Locked):
             if type(value) is float and type(name) is str and name.isascii() and 0 < len(name) <= limits.NAME_CHARS:
                 entries.append((name, value, texts))  # the usual value, at a tenth of the cost
             else:
-                values = plain_values(name, value, self._transport.to_distribution, refuse_value)
+                values = plain_values(name, value, self._transport.to_distribution, self._refuse_value)
                 entries += [(each, plain, texts) for each, plain in values]
         if not entries:
             return not pairs
@@ -197,6 +196,15 @@ class MetricsClient(Locked):
                     del self._sent[next(iter(self._sent))]
         return is_taken
 
+    def _refuse_value(self, name: str, why: str) -> None:
+        self._count_lost(1)
+        refuse(name, why)
+
+    def _count_lost(self, count: int, *, buffer_full: bool = False) -> None:
+        """Count values as `count_lost` does, unless they are those of a service."""
+        if self._transport is self._native:
+            count_lost(count, buffer_full=buffer_full)
+
     def _hold(self, place: Place, entries: list[Entry]) -> None:
         """Add values of a step. Drop the oldest step if there are too many."""
         with self._lock:
@@ -206,7 +214,7 @@ class MetricsClient(Locked):
                 (axis, step), oldest = next(iter(self._held.items()))
                 del self._held[axis, step]
                 self._count -= len(oldest)
-                count_lost(len(oldest), is_refused=False)
+                self._count_lost(len(oldest), buffer_full=True)
                 warn_once(
                     "step buffer",
                     f"{number_of(len(oldest), 'value')} of step {step} on the axis {axis!r} were dropped, because "
@@ -267,7 +275,7 @@ _CLIENTS: Final[LivingObjects[MetricsClient]] = LivingObjects()
 @atexit.register
 def _warn_of_rest() -> None:
     """Report the values that still wait when the program ends."""
-    steps = [len(entries) for client in _CLIENTS.now() for entries in list(client._held.values())]
+    steps = [len(entries) for client in _CLIENTS.living() for entries in list(client._held.values())]
     if steps:
         user_warnings.warn(
             f"not recorded, because report_step was not called for them: {number_of(sum(steps), 'value')} of "

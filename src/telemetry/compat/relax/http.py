@@ -292,7 +292,7 @@ _TRANSPORTS: Final[LivingObjects[HttpTransport]] = LivingObjects()
 def _close_all() -> None:
     """Empty the queues when the process ends."""
     deadline = time.monotonic() + EXIT_S
-    for transport in _TRANSPORTS.now():
+    for transport in _TRANSPORTS.living():
         transport.close(max(0.0, deadline - time.monotonic()))
 
 

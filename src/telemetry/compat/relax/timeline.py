@@ -234,7 +234,7 @@ _TIMELINE: Final = _Timeline()
 
 def _record_rest() -> None:
     """Record the events that wait when the producer ends."""
-    for adapter in _ADAPTERS.now():
+    for adapter in _ADAPTERS.living():
         record_timeline(None, adapter.take())
     _TIMELINE.end()
 

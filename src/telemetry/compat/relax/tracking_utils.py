@@ -27,7 +27,7 @@ from telemetry.compat.relax.metrics_service_adapter import (
 )
 from telemetry.compat.relax.native import is_declared, is_in_run, missing_run, record_values
 from telemetry.compat.relax.serve_url import find_serve_url
-from telemetry.compat.relax.values import STEP, Entry, counted, plain_values, refuse, shown
+from telemetry.compat.relax.values import STEP, Entry, count_lost, counted, plain_values, refuse_value, shown
 from telemetry.compat.variables import variables
 from telemetry.config.load import env_name
 from telemetry.config.notify_urls import KEY, joined
@@ -79,11 +79,12 @@ def log(args: Any, metrics: Mapping[str, Any], step_key: str) -> bool:
         return init_metrics_service_adapter(args).log(metrics, step_key)
     step, others = split(metrics, step_key)
     if step is None:
+        count_lost(len(metrics) if isinstance(metrics, Mapping) else 1)
         return False
     entries: list[Entry] = [
         (each, plain, None)
         for name, value in others.items()
-        for each, plain in plain_values(name, value, counted, refuse)
+        for each, plain in plain_values(name, value, counted, refuse_value)
     ]
     if missing_run() or (others and not entries):
         return False
@@ -105,7 +106,7 @@ def log_direct(args: Any, step: int, metrics: Mapping[str, Any]) -> Any:
     if _option(args, "use_metrics_service"):
         return init_metrics_service_adapter(args).direct_log(step, metrics)
     if not isinstance(metrics, Mapping):
-        refuse("log_direct", f"{shown(metrics)} is no dictionary")
+        refuse_value("log_direct", f"{shown(metrics)} is no dictionary")
         return False
     return log(args, {**metrics, STEP: step}, STEP)
 

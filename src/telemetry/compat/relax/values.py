@@ -128,11 +128,11 @@ def tagged(name: str, tags: Mapping[str, str] | None) -> str:
     return f"{name}{{{','.join(f'{key}={value}' for key, value in sorted(tags.items()))}}}" if tags else name
 
 
-def count_lost(count: int, *, is_refused: bool = True) -> None:
-    """Count values among the losses of this process's run: refused ones, or those that its buffer dropped."""
+def count_lost(count: int, *, buffer_full: bool = False) -> None:
+    """Count values among the losses of this process's run: as refused, or as dropped by a full buffer."""
     if PROCESS.state in ("live", "inherited"):
         recorders = PROCESS.recorders
-        (recorders.refused if is_refused else recorders.buffer_full).hit_many(count)
+        (recorders.buffer_full if buffer_full else recorders.refused).hit_many(count)
 
 
 def refuse_value(name: str, why: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from telemetry.common import formatting
 from telemetry.common.formatting import number_of
@@ -142,6 +143,11 @@ def _run_at(reader: JournalReader, segment: int) -> RunState | None:
         raise RunDirectoryError(
             f"can't read a checkpoint of the journal: {malformed}", hint="use the version that wrote it"
         ) from malformed
+
+
+RESTARTED: Final = (
+    "the machine was restarted since: after a power loss, up to one second at the end of the journal is missing"
+)
 
 
 def journal_losses(fold: Fold) -> Iterator[str]:

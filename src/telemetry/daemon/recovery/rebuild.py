@@ -133,7 +133,7 @@ class Fold:
         the same numbers. So does an aggregator that resumes the run.
         """
         notes: list[Note] = [self._rolled()] if self._open_interval else []
-        return notes if self.is_closed else [*notes, Closed()]
+        return notes if self.is_closed else [*notes, Closed(lost_power=self.numbers.run.lost_power)]
 
     def how_it_ended(self) -> Ending:
         """Return how the run ended.
@@ -192,6 +192,7 @@ class Fold:
             self.numbers.start_over(entry.data[0])
         else:
             self.numbers.adopt(entry.data[0])
+        self.is_closed = False
         self._own_up()
 
     def _own_up(self) -> None:

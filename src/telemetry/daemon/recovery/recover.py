@@ -20,7 +20,7 @@ from telemetry.common.memory import keep_small
 from telemetry.config.schema import Config
 from telemetry.daemon.cost import rss_bytes
 from telemetry.daemon.exact_percentiles import CUT, Refinement, Refiner, another_may_succeed, damage
-from telemetry.daemon.recovery.backfill import Backfill, file_losses, first_segment, journal_losses
+from telemetry.daemon.recovery.backfill import RESTARTED, Backfill, file_losses, first_segment, journal_losses
 from telemetry.daemon.recovery.rebuild import Fold
 from telemetry.daemon.recovery.resume import Claim, bytes_in, claim, may_lack_producers, restarted, result_of
 from telemetry.daemon.run_opening import open_history
@@ -154,10 +154,7 @@ def _note_end(directory: RunDirectory, fold: Fold) -> None:
 
 def _power(fold: Fold) -> Iterator[str]:
     if restarted(SYSTEM_CLOCK, fold):
-        yield (
-            "the machine was restarted since: after a power loss, up to one second at the end of the "
-            "journal is missing"
-        )
+        yield RESTARTED
 
 
 def _damage(directory: RunDirectory) -> Iterator[str]:

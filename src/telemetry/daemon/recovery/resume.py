@@ -25,7 +25,7 @@ from telemetry.common.formatting import number_of
 from telemetry.config.schema import Config
 from telemetry.daemon.cost import EarlierCost
 from telemetry.daemon.numbers import LATEST_NS
-from telemetry.daemon.recovery.backfill import Backfill, file_losses, first_segment, journal_losses
+from telemetry.daemon.recovery.backfill import RESTARTED, Backfill, file_losses, first_segment, journal_losses
 from telemetry.daemon.recovery.rebuild import Fold
 from telemetry.daemon.run_opening import OpenedRun, log_to, open_history, open_journal, open_refill
 from telemetry.daemon.upstream.intervals import Refill
@@ -220,10 +220,7 @@ def _beyond_the_journal(run: RunState, filler: Backfill) -> RunState:
 def _losses(fold: Fold, filler: Backfill, refill: Refill | None) -> Iterator[str]:
     """Yield warnings about a completely read journal and about the files beside it."""
     if restarted(SYSTEM_CLOCK, fold):
-        yield (
-            "the machine was restarted since: after a power loss, up to one second at the end of the "
-            "journal is missing"
-        )
+        yield RESTARTED
     yield from journal_losses(fold)
     yield from file_losses(fold, filler)
     if refill is not None and refill.lost:
@@ -255,7 +252,7 @@ def restarted(clock: Clock, fold: Fold) -> bool:
 
 
 def may_lack_producers(clock: Clock, fold: Fold) -> bool:
-    """Check whether a loss of power may have taken all of a producer, so that nothing tells of it."""
+    """Return whether producers may be missing: the machine restarted before the books were closed."""
     return restarted(clock, fold) and not fold.is_closed
 
 

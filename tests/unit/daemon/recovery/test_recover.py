@@ -21,6 +21,7 @@ from telemetry.store.history import HistoryReader
 from telemetry.store.records import RecordLog
 from telemetry.store.run_directory import RunDirectory
 from telemetry.testing import FakeClock
+from telemetry.wire.control import Ended
 from telemetry.wire.events import Count, Mark, Sample, Scalars
 from telemetry.wire.report import Report
 
@@ -222,10 +223,47 @@ def test_seconds_that_nobody_has_are_counted(dead: Any, make_again: Any, die: An
 
 
 def test_a_machine_that_was_restarted_is_said(dead: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second may be gone without a torn byte, also of a result that is complete."""
+    """A second may be gone without a torn byte."""
     monkeypatch.setattr("telemetry.daemon.recovery.recover.SYSTEM_CLOCK", FakeClock(5_000, time.time_ns()))
     (said,) = recover(dead, Config()).snapshot.warnings
     assert said.startswith("the machine was restarted since")
+
+
+def test_a_run_that_lost_power_is_never_complete(
+    make_service: Any, connect: Any, die: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A producer that joined in the last second may be missing. A second recovery knows it from the journal."""
+    service = make_service()
+    peer = connect(service)
+    peer.send(Mark("a"))
+    peer.end()
+    peer.until(lambda: peer.all(Ended))
+    service.run_status.end("enough")
+    directory = service.parts.directory
+    die(service)
+    monkeypatch.setattr("telemetry.daemon.recovery.recover.SYSTEM_CLOCK", FakeClock(5_000, time.time_ns()))
+    for _ in range(2):
+        snapshot = recover(directory, Config()).snapshot
+        assert (snapshot.state, snapshot.completeness) == ("COMPLETE", "incomplete")
+        assert Report(snapshot=snapshot, source="journal").unknown == "an unknown number of events may be missing"
+        directory.final.unlink()
+
+
+def test_a_run_that_had_ended_is_complete_after_a_restart(
+    make_service: Any, connect: Any, die: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once the books are closed, nothing can be missing."""
+    service = make_service()
+    peer = connect(service)
+    peer.send(Mark("a"))
+    peer.end()
+    peer.until(lambda: peer.all(Ended))
+    service.run_status.end("enough")
+    service.close_books()
+    directory = service.parts.directory
+    die(service)
+    monkeypatch.setattr("telemetry.daemon.recovery.recover.SYSTEM_CLOCK", FakeClock(5_000, time.time_ns()))
+    assert recover(directory, Config()).snapshot.completeness == "complete"
 
 
 def test_a_run_without_a_history_gets_none(make_service: Any, connect: Any, die: Any) -> None:

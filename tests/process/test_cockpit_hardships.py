@@ -190,8 +190,10 @@ def test_a_killed_aggregator_with_two_viewers(
     wait_until(lambda: [run for run in ground.live() if run["pid"] != live["pid"]], WAIT_S, "the next aggregator")
     touch(ground, "later")
     for terminal in (inside, beside):
-        screen = terminal.wait_for("LIVE", "late ")
-        assert "trying again" not in screen
+        terminal.wait_for("LIVE", "late ")
+        wait_until(
+            lambda terminal=terminal: "trying again" not in terminal.screen(), WAIT_S, "the end of a message"
+        )
     touch(ground, "go")
     beside.wait_for("FAILED", ENDED)
     beside.press("q")

@@ -37,6 +37,8 @@ class Observer:
 
     def __init__(self) -> None:
         self.failure: BrokenPromiseError | None = None
+        self.had_power_cut = False
+        """True once the journal may have lost the number of the newest snapshot."""
         self.newest: MetricsSnapshot | None = None
         self.terminal: MetricsSnapshot | None = None
 
@@ -49,7 +51,10 @@ class Observer:
     def _check(self, snapshot: MetricsSnapshot) -> None:
         before = self.newest
         if before is not None:
-            hold(snapshot.seq >= before.seq, f"snapshot {snapshot.seq} comes after {before.seq}")
+            hold(
+                self.had_power_cut or snapshot.seq >= before.seq,
+                f"snapshot {snapshot.seq} comes after {before.seq}",
+            )
             if snapshot.epoch == before.epoch:
                 hold(_ORDER[snapshot.state] >= _ORDER[before.state], f"{snapshot.state} comes after {before.state}")
         terminal = self.terminal

@@ -300,6 +300,7 @@ class Story:
         if not aggregator.process.is_dead:
             self.world.tell("machine", "has no power")
             self.world.boots += 1
+            self.observer.had_power_cut = True
             self._synced += [producer for producer in self.producers if self._is_synced(producer)]
             aggregator.process.kill()
             self.disk.cut_power(self.folder / "runs")

@@ -333,7 +333,7 @@ def test_one_batch_that_is_never_acknowledged_does_not_stop_the_rest(
     assert tight.ring.kept() == [0, 1, 2]
     live(tight, desk, link, 0.75, Pong(epoch="e1", state="LIVE"))
     assert 0 not in tight.ring.kept()
-    assert [batch.seq for batch in link.batches] == [0, 1, 2, 3]
+    assert [batch.seq for batch in link.batches] == [0, 1, 2, 2, 3]
     link.asked.clear()
     link.inbox = [Resend(first=0, last=0)]
     tight.step()
@@ -349,6 +349,18 @@ def test_nothing_is_given_up_while_the_aggregator_is_silent(tight: ProducerSessi
     live(tight, desk, link, 60.0)
     live(tight, desk, link, 1.75, Pong(epoch="e1", state="LIVE"))
     assert tight.ring.kept() == [0, 1, 2]
+
+
+def test_a_full_ring_that_was_lost_shows_its_newest_batch(tight: ProducerSession, desk: Any, link: Any) -> None:
+    """An aggregator that got none of the batches misses none, and asks for none. The newest one shows it the gap."""
+    fill_ring(tight, desk)
+    live(tight, desk, link, 1.5, Pong(epoch="e1", state="LIVE"))
+    assert [batch.seq for batch in link.batches] == [0, 1, 2, 2]
+    link.inbox = [Resend(first=0, last=1)]
+    tight.step()
+    tight.flush()
+    assert [batch.seq for batch in link.batches] == [0, 1, 2, 2, 0, 1]
+    assert not of(CannotResend, link.asked)
 
 
 def test_an_old_acknowledgement_is_no_sign_of_a_batch_that_is_stuck(make: Make, desk: Any, link: Any) -> None:

@@ -78,6 +78,8 @@ class WriterCheckpoint(_File, kw_only=True, frozen=True):
     state: dict[str, Any] = {}
     """State of the backend itself."""
     counts: Counts = Counts()
+    unconfirmed: Natural = 0
+    """Number of items after `position` that the tracker may have; only for trackers where that matters."""
     done: bool = False
     """True if the run was over, everything was delivered, and the backend was closed."""
 

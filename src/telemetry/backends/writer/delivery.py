@@ -116,7 +116,8 @@ class Delivery:
         self._checkpoint = checkpoint
         self._after = _Passed(msgspec.convert(checkpoint.position, Position))
         self._tally.position = self._after.position
-        self._maybe_there = 0 if self._backend.idempotent else self._ahead.read(checkpoint.serial)
+        if not self._backend.idempotent:
+            self._maybe_there = max(checkpoint.unconfirmed, self._ahead.read(checkpoint.serial))
         if not self._insist(lambda: self._open(facts, checkpoint), NotConfigured):
             return "undelivered"
         with self._guard():
@@ -294,6 +295,7 @@ class Delivery:
                 position=msgspec.to_builtins(passed.position),
                 state=state,
                 counts=self._tally.counts(),
+                unconfirmed=0 if self._backend.idempotent else max(self._handed, self._maybe_there),
                 done=done,
             )
             self._keep(checkpoint)
@@ -304,8 +306,6 @@ class Delivery:
             return False
         self._checkpoint = checkpoint
         self._tally.position = passed.position
-        if self._maybe_there or self._handed:
-            self._foresee()
         return True
 
     def _foresee(self) -> None:

@@ -397,6 +397,32 @@ def test_two_deaths_in_a_row_count_what_the_first_left(tmp_path: Path) -> None:
     assert (bench.run(), bench.tally.repeated) == ("done", 8)
 
 
+def test_a_death_right_after_a_checkpoint_counts_what_may_be_there(tmp_path: Path) -> None:
+    """A batch is taken apart, its first item is settled, and the process dies before it writes anything else."""
+
+    def first_alone(items: list[Item]) -> None:
+        if len(items) > 1:
+            raise RuntimeError("odd")
+
+    backend = ListBackend(first_alone)
+    backend.idempotent = False
+    bench = Bench(backend, a_run(8), tmp_path)
+    keep = bench._keep
+
+    def keep_and_die(checkpoint: WriterCheckpoint) -> None:
+        keep(checkpoint)
+        if checkpoint.position["next_record"]:
+            raise KeyboardInterrupt
+
+    bench.delivery._keep = keep_and_die
+    with pytest.raises(KeyboardInterrupt):
+        bench.run()
+    assert bench.kept[-1].position["next_record"] == 1
+    backend.fail = lambda items: None
+    again = Bench(backend, a_run(8), tmp_path, bench.kept[-1])
+    assert (again.run(), again.tally.repeated) == ("done", 7)
+
+
 def test_a_backend_that_cant_begin_is_not_tried_again(tmp_path: Path) -> None:
     """A backend that can't begin or lacks its library is tried once, and other errors a few times."""
     backend = ListBackend()

@@ -180,7 +180,7 @@ class LiveInput:
         seconds = min(gap_ns // _SECOND_NS, self._parts.options.config.run.window_s, _PASSED_OVER)
         pieces_ns = [max(0, died_ns - run.rolled_mono_ns), gap_ns - seconds * _SECOND_NS]
         pieces_ns += [_SECOND_NS] * seconds
-        for piece_ns in pieces_ns:
+        for piece_ns in filter(None, pieces_ns):  # two intervals must not end at the same time
             self._roll(piece_ns)
 
     def _roll(self, elapsed_ns: int | None = None) -> None:

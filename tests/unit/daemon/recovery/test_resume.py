@@ -297,10 +297,11 @@ def test_time_without_an_aggregator_is_in_no_window(
     assert (counter.value, counter.rate) == (0.1 + 0.2, 0.0)
     assert service.snapshot().producers[0].events_per_s == 0.0
     passed = list(HistoryReader(dead.history).intervals(level_s=1))[len(before) :]
-    assert len(passed) == 12
     assert passed[-1].end_ns - passed[0].start_ns > 59 * 10**9
     assert all(one.end_ns == other.start_ns for one, other in itertools.pairwise(passed))
-    assert [one.end_ns - one.start_ns for one in passed[2:]] == [10**9] * 10
+    lengths_ns = [one.end_ns - one.start_ns for one in passed]
+    assert lengths_ns[1:] == [10**9] * 10
+    assert lengths_ns[0] > 0  # it died when an interval had just ended, so none was open
 
 
 @pytest.mark.parametrize("window_s", [1, 10, 3_600])
@@ -315,7 +316,8 @@ def test_a_week_without_an_aggregator_is_few_intervals(
     service = make_again(dead, {"run.window_s": window_s})
     service.parts.worker.close(DEADLINE_S)
     passed = list(HistoryReader(dead.history).intervals(level_s=1))[before:]
-    assert len(passed) == min(window_s, 60) + 2
+    assert len(passed) == min(window_s, 60) + 1
+    assert all(each.end_ns > each.start_ns for each in passed)
     assert all(one.end_ns == other.start_ns for one, other in itertools.pairwise(passed))
     assert passed[-1].end_ns - passed[0].start_ns >= week_ns
     assert not service.parts.history.failed

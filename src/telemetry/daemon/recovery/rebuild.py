@@ -81,8 +81,8 @@ class Fold:
         self.numbers = Numbers.restore(first.data[0])
         self._failed = reader.failed
         self._own_up()
-        self._open_interval = False
-        """True if entries followed the end of the last interval."""
+        self._open_interval = first.time_ns > self.numbers.run.rolled_mono_ns
+        """True if the run went on after the end of the last interval. A checkpoint has what came before it."""
         self.is_closed = False
         """True if the books are closed and no entry followed."""
 
@@ -190,9 +190,9 @@ class Fold:
         """Restore a checkpoint after lost data. Without loss, the numbers already match the checkpoint."""
         if entry.damaged:
             self.numbers.start_over(entry.data[0])
+            self.is_closed = False
         else:
             self.numbers.adopt(entry.data[0])
-        self.is_closed = False
         self._own_up()
 
     def _own_up(self) -> None:

@@ -370,6 +370,18 @@ def test_the_interval_that_was_going_on(tmp_path: Path) -> None:
     assert fold.end_interval().interval is None
 
 
+def test_an_interval_that_a_checkpoint_has_begun(tmp_path: Path) -> None:
+    """A journal may end with a checkpoint. What came before it in the same second is in the history, too."""
+    live = Live(tmp_path / "j")
+    live.go(25)
+    now_ns = live.clock.monotonic_ns()
+    JournalWriter(tmp_path / "k", live.numbers.checkpoint(), now_ns, SEGMENT_BYTES, 1 << 30).close()
+    interval = folded(tmp_path / "k")[0].end_interval().interval
+    assert interval is not None
+    assert interval.start_ns == live.intervals[-1].end_ns
+    assert interval.counters == folded(tmp_path / "j")[0].end_interval().interval.counters  # type: ignore[union-attr]
+
+
 def test_notes_of_a_newer_version_are_passed_over(tmp_path: Path) -> None:
     """Notes of a newer version are counted, and the notes that this version knows are read."""
     live = Live(tmp_path / "j")

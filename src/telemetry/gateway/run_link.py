@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -238,6 +238,12 @@ class Commit(NamedTuple):
 UNCONFIRMED: Final = Commit(False, {})
 
 
+class Client(Protocol):
+    def request(self, message: Request, timeout_s: float) -> Response: ...
+
+    def close(self) -> None: ...
+
+
 class Commits:
     """A thread that finds out when recorded events are in the aggregator's journal and numbers.
 
@@ -245,16 +251,12 @@ class Commits:
     """
 
     def __init__(self, flusher: Flusher, endpoint: str) -> None:
-        self._flusher = flusher
-        self._endpoint = endpoint
+        self._barriers = Barriers(flusher, lambda: ControlClient(endpoint))
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._waiting: list[asyncio.Future[Commit]] = []
-        self._losses = BarrierReached(batches=0)
-        """Losses at the last barrier."""
         self._asked = threading.Event()
         self._closing = False
-        self._client: ControlClient | None = None
         self._thread = threading.Thread(target=self._run, name="telemetry-commits", daemon=True)
         self._thread.start()
 
@@ -291,13 +293,28 @@ class Commits:
             with self._lock:
                 batch, self._waiting = self._waiting, []
             if batch:
-                self._loop.call_soon_threadsafe(_resolve, batch, self._commit())
-        if self._client is not None:
-            self._client.close()
+                commit = self._barriers.commit(lambda: self._closing)
+                self._loop.call_soon_threadsafe(_resolve, batch, commit)
+        self._barriers.close()
 
-    def _commit(self) -> Commit:
+
+class Barriers:
+    """Barriers of one producer, one after the other. For one thread."""
+
+    def __init__(self, flusher: Flusher, connect: Callable[[], Client]) -> None:
+        self._flusher = flusher
+        self._connect = connect
+        self._client: Client | None = None
+        self._losses = BarrierReached(batches=0)
+        """Losses at the last barrier."""
+
+    def commit(self, is_closing: Callable[[], bool]) -> Commit:
+        """Block until all events recorded before this call are in the aggregator, or dropped there.
+
+        The commit is not confirmed if the run ended without these events, or once `is_closing` returns True.
+        """
         batches: int | None = None
-        while not self._closing:
+        while not is_closing():
             if batches is None:
                 batches = self._flusher.await_packed(_ROUND_S)
                 if batches is None and self._flusher.over:
@@ -305,30 +322,31 @@ class Commits:
                 continue
             try:
                 if self._client is None:
-                    self._client = ControlClient(self._endpoint)
+                    self._client = self._connect()
                 barrier = Barrier(producer=self._flusher.outbox.producer, batches=batches)
                 reached = self._client.request(barrier, _ROUND_S)
             except EndpointError:  # silent: it may be restarting
                 if self._flusher.over:
                     return UNCONFIRMED
-                self._reconnect()
+                self.close()
+                threading.Event().wait(_PAUSE_S)
             except TelemetryError:  # it refuses: the run is over
                 return UNCONFIRMED
             else:
                 return self._since_last(reached) if isinstance(reached, BarrierReached) else UNCONFIRMED
         return UNCONFIRMED
 
+    def close(self) -> None:
+        """Close the connection. The next barrier opens another one."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
     def _since_last(self, reached: BarrierReached) -> Commit:
         before, self._losses = self._losses, reached
         lost = {reason: number - before.dropped.get(reason, 0) for reason, number in reached.dropped.items()}
         dropped = {reason: number for reason, number in lost.items() if number > 0}
         return Commit(True, dropped, max(0, reached.given_up - before.given_up))
-
-    def _reconnect(self) -> None:
-        if self._client is not None:
-            self._client.close()
-            self._client = None
-        threading.Event().wait(_PAUSE_S)
 
 
 def _resolve(batch: list[asyncio.Future[Commit]], commit: Commit) -> None:

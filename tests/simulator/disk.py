@@ -13,19 +13,17 @@ from tests.simulator.world import Killed, Process, World
 
 _CALLS: Final = ("writev", "pwrite", "fsync", "ftruncate", "replace", "rename", "unlink")
 """Calls that change a disk."""
+_SHORT: Final = 0.02
+"""Share of writes that write only a part of their bytes."""
 
 
-class SimulatedDisk:
-    """Decides what happens at each call of a simulated process that changes the disk."""
+class SimulatedDisks:
+    """The disks of all machines: what happens at each call of a simulated process that changes the disk."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.kill_at: dict[Process, int] = {}
         """Process → number of calls until one of them does not return."""
-        self.full_until_ns = 0
-        """Until this time the disk has no room."""
-        self.failing_until_ns = 0
-        """Until this time syncing fails."""
         self._synced: dict[int, int] = {}
         """Number of a file → its size when it was last synced."""
 
@@ -59,12 +57,14 @@ class SimulatedDisk:
                 process.kill()
                 raise Killed
         now_ns = self._world.now_ns
-        if name in ("writev", "pwrite") and now_ns < self.full_until_ns:
+        if name in ("writev", "pwrite") and now_ns < process.machine.disk_full_until_ns:
             if name == "writev" and self._world.random.random() < 0.5:
                 self._short(function, arguments)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if name == "fsync" and now_ns < self.failing_until_ns:
+        if name == "fsync" and now_ns < process.machine.disk_fails_until_ns:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
+        if name == "writev" and self._world.random.random() < _SHORT:
+            return self._short(function, arguments)
         return function(*arguments)
 
     def _cut_off(self, name: str, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
@@ -75,22 +75,24 @@ class SimulatedDisk:
         elif choice == 1 and name == "writev":
             self._short(function, arguments)
 
-    def _short(self, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
+    def _short(self, function: Callable[..., Any], arguments: Sequence[Any]) -> int:
+        """Write a part of the bytes. Return how many."""
         fd, buffers = arguments[:2]
         data = b"".join(buffers)
-        if data:
-            function(fd, [data[: self._world.random.randrange(len(data))]])
+        size = self._world.random.randrange(1, len(data)) if len(data) > 1 else len(data)
+        function(fd, [data[:size]])
+        return size
 
 
 class _System:
     """The module `os`, with calls that go through the simulated disk."""
 
-    def __init__(self, disk: SimulatedDisk) -> None:
+    def __init__(self, disk: SimulatedDisks) -> None:
         for name in _CALLS:
             setattr(self, name, self._through(disk, name, disk.sync if name == "fsync" else getattr(os, name)))
 
     @staticmethod
-    def _through(disk: SimulatedDisk, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _through(disk: SimulatedDisks, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *arguments: disk.call(name, function, arguments)
 
     def __getattr__(self, name: str) -> Any:
@@ -98,17 +100,18 @@ class _System:
 
 
 @contextmanager
-def simulated_disk(disk: SimulatedDisk, world: World) -> Iterator[None]:
+def simulated_disks(disk: SimulatedDisks, world: World) -> Iterator[None]:
     """Let the modules of `store` call the simulated disk inside the block. A dead process closes its files."""
     from telemetry.common import file_lock
     from telemetry.daemon import worker_thread
-    from telemetry.store import append_file, atomic, journal
+    from telemetry.store import append_file, atomic, backends, journal, outbox
 
     system = _System(disk)
     with ExitStack() as undo:
-        for module in (append_file, atomic):
+        for module in (append_file, atomic, backends):
             _replace(undo, module, "os", system)
-        _replace(undo, journal, "_sync_data", lambda fd: disk.call("fsync", disk.sync, (fd,)))
+        for module in (journal, outbox):
+            _replace(undo, module, "_sync_data", lambda fd: disk.call("fsync", disk.sync, (fd,)))
         _close_at_death(undo, world, append_file.AppendFile, _close_file)
         _close_at_death(undo, world, file_lock.FileLock, lambda lock: lock.release())
         _close_at_death(undo, world, journal.JournalWriter, _close_journal)

@@ -30,6 +30,8 @@ class Mutant(NamedTuple):
     after: str
     unseen: str = ""
     """Reason why no story can find it; empty if one should."""
+    history: str = ""
+    """Commit that fixed it, if the project really had this defect."""
 
 
 def _read() -> dict[str, Mutant]:

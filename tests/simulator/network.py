@@ -12,21 +12,27 @@ from __future__ import annotations
 
 import select
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from types import SimpleNamespace
+from typing import Any, Final
 
+from msgspec.structs import replace
 from tests.simulator.threads import Waiters
 from tests.simulator.world import Process, World
 
-from telemetry.errors import EndpointError
+from telemetry import limits
+from telemetry.errors import EndpointError, ProtocolError
 from telemetry.transport.endpoints import Endpoints, ipc_path
 from telemetry.transport.hub import Wakeup
 from telemetry.wire.codec import decode_response, encode_control
-from telemetry.wire.control import Request, Response
+from telemetry.wire.control import Error, Request, Response
 
 _MS: Final = 1_000_000
 _RECONNECT_MS: Final = 100
+_LOST: Final = 0.05
+"""Share of published records that a subscriber does not get."""
 
 
 class Network:
@@ -42,8 +48,10 @@ class Network:
         self.links: list[SimulatedLink] = []
         self.traps = 0
         """Number of connections that break while a frame is on its way."""
-        self.on_snapshot: Callable[[bytes], object] = lambda frame: None
-        self.on_record: Callable[[bytes], object] = lambda frame: None
+        self.on_snapshot: dict[str, Callable[[bytes], object]] = {}
+        """Control address → function that gets each snapshot that is published there."""
+        self.subscribers: dict[str, list[SimulatedSubscriber]] = {}
+        """Address of records → sockets that subscribe there."""
 
     def refuses(self, endpoint: str) -> bool:
         return endpoint not in self.hubs
@@ -53,8 +61,13 @@ class Network:
         random = self.world.random
         return int(random.expovariate(1 / (random.choice((0.2, 0.2, 5.0)) * _MS)))
 
-    def hub(self, process: Process, endpoints: Endpoints) -> SimulatedHub:
-        """Bind the sockets of an aggregator. Raises EndpointError if another one listens there."""
+    def connect(self, endpoint: str, identity: str) -> SimulatedLink:
+        """Return a connection of the process that runs."""
+        return SimulatedLink(self, self.world.current.process, endpoint, identity)
+
+    def bind(self, endpoints: Endpoints, **_options: object) -> SimulatedHub:
+        """Bind the sockets of the aggregator that runs. Raises EndpointError if another one listens there."""
+        process = self.world.current.process
         if endpoints.control in self.hubs:
             raise EndpointError(f"{endpoints.control} is in use by another aggregator")
         made = self.hubs[endpoints.control] = SimulatedHub(self, process, endpoints)
@@ -138,11 +151,12 @@ class SimulatedHub:
 
     def publish_snapshot(self, frame: bytes) -> None:
         self.process.check()
-        self._network.on_snapshot(frame)
+        self._network.on_snapshot[self.address](frame)
 
     def publish_record(self, frame: bytes) -> None:
         self.process.check()
-        self._network.on_record(frame)
+        for subscriber in self._network.subscribers.get(self.endpoints.records, ()):
+            subscriber.carry(frame)
 
     def close(self) -> None:
         self.process.check()
@@ -218,11 +232,9 @@ class SimulatedLink:
     def close(self, linger_s: float) -> None:
         """Close the connection. With time to linger, messages in the pipes still arrive if somebody listens."""
         self._process.check()
-        if linger_s and self.hub is not None:
-            while self._requests:
-                self._carry_request()
-            while self._pipe and self._wants_events:
-                self._carry_frame()
+        end_ns = self._world.now_ns + round(linger_s * 1e9)
+        while self.hub is not None and (self._requests or self._pipe) and self._world.now_ns < end_ns:
+            self._world.sleep(0.01)
         self._vanish()
 
     # --- as the network uses it ----------------------------------------------------------------------
@@ -303,3 +315,97 @@ class SimulatedLink:
     def _vanish(self) -> None:
         self._is_closed = True
         self.disconnect()
+
+
+class SimulatedControl:
+    """A connection for one request at a time, as `telemetry.transport.ControlClient`."""
+
+    def __init__(self, network: Network, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self._world = network.world
+        self._link = network.connect(endpoint, f"client {len(network.links)}")
+        self._last_id = 0
+
+    def request(self, message: Request, timeout_s: float = limits.CONTROL_TIMEOUT_S) -> Response:
+        self._last_id += 1
+        self._link.send_control(replace(message, id=self._last_id))
+        end_ns = self._world.now_ns + round(timeout_s * 1e9)
+        while (left_ns := end_ns - self._world.now_ns) > 0:
+            for answer in self._link.receive_control(left_ns / 1e9):
+                if isinstance(answer, Error) and answer.id == self._last_id:
+                    raise ProtocolError(answer.message)
+                if answer.id == self._last_id:
+                    return answer
+        raise EndpointError(f"no aggregator answered at {self.endpoint}")
+
+    def close(self) -> None:
+        self._link.close(0.0)
+
+    def __enter__(self) -> SimulatedControl:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class SimulatedSubscriber:
+    """The socket of a record stream. Some records are lost on their way."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._world = network.world
+        self._frames: deque[bytes] = deque()
+        self._waiters = Waiters(network.world)
+
+    def subscribe(self, _topic: bytes) -> None: ...
+
+    def carry(self, frame: bytes) -> None:
+        if self._world.random.random() > _LOST:
+            self._world.after(self._network.latency(), lambda: self._arrive(frame))
+
+    def poll(self, milliseconds: int) -> bool:
+        if not self._frames and milliseconds > 0:
+            self._waiters.wait(milliseconds / 1_000)
+        return bool(self._frames)
+
+    def recv(self, _flags: int) -> bytes:
+        return self._frames.popleft()
+
+    def _arrive(self, frame: bytes) -> None:
+        self._frames.append(frame)
+        self._waiters.wake()
+
+
+@contextmanager
+def simulated_network(network: Network) -> Iterator[None]:
+    """Let aggregators, leaves on their way to a root, and writers have the simulated sockets inside the block."""
+    from telemetry.backends.sources import live
+    from telemetry.daemon import build
+    from telemetry.daemon.upstream import uplink
+    from telemetry.transport import record_stream
+
+    def subscribe(socket: SimulatedSubscriber, address: str) -> None:
+        network.subscribers.setdefault(address, []).append(socket)
+
+    no_snapshots = SimpleNamespace(recv=lambda _timeout_s: None, close=lambda: None)
+    replaced: list[tuple[Any, str, object]] = [
+        (build, "Hub", network.bind),
+        (uplink, "ProducerLink", network.connect),
+        (live, "Subscription", lambda _address: no_snapshots),
+        (
+            record_stream,
+            "sockets",
+            SimpleNamespace(make_socket=lambda *_: SimulatedSubscriber(network), connect=subscribe),
+        ),
+    ]
+    for module in (live, record_stream):
+        replaced.append((module, "ControlClient", lambda endpoint: SimulatedControl(network, endpoint)))
+        replaced.append((module, "refuses", network.refuses))
+    originals = [(module, name, getattr(module, name)) for module, name, _ in replaced]
+    for module, name, value in replaced:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, value in originals:
+            setattr(module, name, value)

@@ -15,7 +15,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
-from tests.simulator.story import Outcome, play, simpler
+from tests.simulator.plan import simpler
+from tests.simulator.story import Outcome, play
 
 from telemetry.store.atomic import write_atomic
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from tests.simulator.network import Network, SimulatedLink
-from tests.simulator.world import Thread, World
+import msgspec
+from tests.simulator.network import Network, SimulatedControl
+from tests.simulator.world import SECOND_NS, Machine, Thread, World
 
 from telemetry.client import records
 from telemetry.client.catalog import Catalog
@@ -24,17 +25,23 @@ from telemetry.daemon.recovery.recover import recover
 from telemetry.daemon.recovery.resume import claim
 from telemetry.daemon.service import Service
 from telemetry.errors import TelemetryError
+from telemetry.gateway.run_link import Barriers
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.control import Hello, Stop, Stopping
+from telemetry.wire.events import Scalars, StepEnd
+from telemetry.wire.request_log import EndedRequests, RequestEntry
 
 _FINISH_S: Final = 30.0
+_ANSWER_NS: Final = 5 * SECOND_NS
+_ENCODE: Final = msgspec.msgpack.Encoder().encode
+AXIS: Final = "step"
 
 
 class SimulatedAggregator:
     """An aggregator process, of a new run or of one that goes on."""
 
-    def __init__(self, world: World, network: Network, options: DaemonOptions) -> None:
-        self.process = world.process(f"aggregator {options.epoch}")
+    def __init__(self, world: World, machine: Machine, options: DaemonOptions) -> None:
+        self.process = world.process(f"{options.run_id} {options.epoch}", machine)
         self.options = options
         self.service: Service | None = None
         self.failure: BaseException | None = None
@@ -45,13 +52,10 @@ class SimulatedAggregator:
         """True if the run had its result already."""
         self.began_ns: int | None = None
         """Time at which it began to listen."""
-        self._network = network
         self.main: Thread = self.process.start(self._main)
 
     def _main(self) -> None:
         world = self.process.world
-        build: Any = build_module
-        build.Hub = lambda endpoints, **_: self._network.hub(self.process, endpoints)
         try:
             service = self._built()
         except TelemetryError as error:
@@ -95,7 +99,17 @@ class SimulatedProducer:
         """Values that were recorded in the series, in order. No value comes twice in a story."""
         self.added = self.additions = 0
         """Value of the counter, and number of times that it was raised."""
+        self.level, self.levels = 0.0, 0
+        """Newest value of its gauge, and number of times that it was set."""
         self.marks: list[str] = []
+        self.spans = 0
+        self.requests = 0
+        self.steps: dict[int, float] = {}
+        """Step → value."""
+        self.records = 0
+        """Number of records, such as marks and steps."""
+        self.confirmed: list[tuple[int, int]] = []
+        """Number of events at each barrier, and how many the aggregator had dropped."""
         self.ending: ProducerEnding | None = None
         self.ended_ns = 0
         self.is_over = self.is_killed = False
@@ -118,7 +132,7 @@ class SimulatedProducer:
                 endpoint=self._endpoint,
                 hello=hello,
                 outbox=outbox,
-                connect=lambda: SimulatedLink(self._network, self.process, self._endpoint, self.name),
+                connect=lambda: self._network.connect(self._endpoint, self.name),
                 refuses=self._network.refuses,
                 kept=lambda _run_id: True,
                 period_s=self._config.flush_ms / 1_000,
@@ -151,12 +165,14 @@ class SimulatedProducer:
     @property
     def events(self) -> int:
         """Number of events that it recorded."""
-        return len(self.values) + self.additions + len(self.marks)
+        return len(self.values) + self.additions + self.levels + self.records
 
     @property
     def dropped(self) -> int:
         """Number of events that it dropped itself."""
         return sum(self.flusher.outbox.dropped.values()) if self.flusher is not None else 0
+
+    # --- what a program records ----------------------------------------------------------------------
 
     def record(self, values: list[float]) -> None:
         """Record values in a series, and count them."""
@@ -175,18 +191,65 @@ class SimulatedProducer:
         self.added += len(values)
         self.additions += 1
 
-    def mark(self, text: str) -> None:
-        """Record a mark."""
+    def set_level(self, value: float) -> None:
+        """Set a gauge of its own. Call it after `record`, which defines the series with the first id."""
+        gauge: Any = self.catalog.instrument("gauge", f"level of {self.name}")
         if self.flusher is not None and not self.flusher.over:
-            self.flusher.outbox.records.append(records.mark(text, {}, self._world.wall_ns()))
+            gauge.set(value)
+            self.level = value
+            self.levels += 1
+
+    def mark(self) -> None:
+        """Record a mark."""
+        text = f"mark {len(self.marks)} of {self.name}"
+        if self._emit(records.mark(text, {}, self._world.wall_ns())):
             self.marks.append(text)
+
+    def span(self) -> None:
+        """Record a span."""
+        now_ns = self._world.monotonic_ns()
+        if self._emit(records.span(f"span of {self.name}", now_ns - 1_000, now_ns, "", {})):
+            self.spans += 1
+
+    def step(self, value: float) -> None:
+        """Record a value of the next step, and end the step."""
+        number = len(self.steps)
+        if self._emit(_ENCODE(Scalars(AXIS, number, {"loss": value}, self._world.monotonic_ns()))):
+            self.steps[number] = value
+            self._emit(_ENCODE(StepEnd(AXIS, number, self._world.monotonic_ns())))
+
+    def request(self) -> None:
+        """Record a request that has ended."""
+        now_ns = self._world.monotonic_ns()
+        entry = RequestEntry(self.requests, now_ns - 1_000_000, now_ns)
+        if self._emit(_ENCODE(EndedRequests("chat", {}, [entry], 0, now_ns))):
+            self.requests += 1
+
+    def _emit(self, record: bytes) -> bool:
+        if self.flusher is None or self.flusher.over:
+            return False
+        self.flusher.outbox.records.append(record)
+        self.records += 1
+        return True
+
+    def confirm(self) -> None:
+        """Wait for a barrier, as a gateway does before it answers a request."""
+        flusher = self.flusher
+        if flusher is None or flusher.over:
+            return
+        events, end_ns = self.events, self._world.now_ns + _ANSWER_NS
+        barriers = Barriers(flusher, lambda: SimulatedControl(self._network, self._endpoint))
+        commit = barriers.commit(lambda: flusher.over or self._world.now_ns > end_ns)
+        barriers.close()
+        if commit.confirmed and not commit.given_up:
+            self.confirmed.append((events, sum(commit.dropped.values())))
 
 
 class Recovery:
     """A person who makes the result of a run that nobody goes on with."""
 
-    def __init__(self, world: World, directory: Path) -> None:
-        self.process = world.process("recover")
+    def __init__(self, world: World, machine: Machine, directory: Path) -> None:
+        self.process = world.process("recover", machine)
         self.failure: TelemetryError | None = None
         self._directory = directory
         self.process.start(self._main)
@@ -211,7 +274,7 @@ def stop(
     person = world.process("person")
 
     def ask() -> None:
-        link = SimulatedLink(network, person, endpoint, "person")
+        link = network.connect(endpoint, "person")
         world.tell("person", "interrupts the run" if interrupted else "stops the run")
         for _ in range(60):
             link.send_control(Stop(id=1, reason=STOPPED, interrupted=interrupted))

@@ -12,11 +12,17 @@ from typing import Any, Final
 from tests.simulator.world import Thread, World
 
 _USERS: Final = (
+    "telemetry.backends.writer.reader",
+    "telemetry.backends.writer.tally",
     "telemetry.client.sending.flusher",
     "telemetry.daemon.exact_percentiles",
     "telemetry.daemon.node_search",
     "telemetry.daemon.recovery.recover",
+    "telemetry.daemon.upstream.leaf",
+    "telemetry.daemon.upstream.search",
+    "telemetry.daemon.upstream.uplink",
     "telemetry.daemon.worker_thread",
+    "telemetry.gateway.run_link",
 )
 """Modules that start threads or wait for them."""
 
@@ -24,7 +30,6 @@ _USERS: Final = (
 class SimulatedThreading:
     """The functions of `threading` that the modules use."""
 
-    Lock = staticmethod(threading.Lock)
     RLock = staticmethod(threading.RLock)  # no thread waits while it holds one, so all of them may share it
     get_ident = staticmethod(threading.get_ident)
 
@@ -36,6 +41,9 @@ class SimulatedThreading:
 
     def Event(self) -> SimulatedEvent:
         return SimulatedEvent(self._world)
+
+    def Lock(self) -> SimulatedLock:
+        return SimulatedLock(self._world)
 
     def Condition(self, _lock: object = None) -> SimulatedCondition:
         return SimulatedCondition(self._world)
@@ -77,6 +85,10 @@ class SimulatedThread:
                 self._ended.wake()
 
         self._thread = self._world.current.process.start(run, self._name)
+
+    @property
+    def ident(self) -> int | None:
+        return None if self._thread is None else id(self._thread)
 
     def is_alive(self) -> bool:
         return self._thread is not None and not self._thread.is_over
@@ -133,6 +145,28 @@ class SimulatedCondition:
         self._waiters.wake()
 
     notify_all = notify
+
+
+class SimulatedLock:
+    def __init__(self, world: World) -> None:
+        self._freed = SimulatedCondition(world)
+        self._is_held = False
+
+    def acquire(self, timeout: float | None = None) -> bool:
+        if not self._freed.wait_for(lambda: not self._is_held, timeout):
+            return False
+        self._is_held = True
+        return True
+
+    def release(self) -> None:
+        self._is_held = False
+        self._freed.notify()
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
 
 class SimulatedQueue:

@@ -31,16 +31,31 @@ class StuckError(Exception):
     """A story did not end within its virtual time."""
 
 
-class Process:
-    """A simulated process: its threads and a wall clock."""
+class Machine:
+    """A simulated machine: its clocks, its disk and the number of its starts."""
 
-    def __init__(self, world: World, name: str, pid: int) -> None:
+    def __init__(self, name: str, monotonic_offset_ns: int) -> None:
+        self.name = name
+        self.boots = 0
+        """Number of times that it was started again."""
+        self.monotonic_offset_ns = monotonic_offset_ns
+        self.wall_offset_ns = 0
+        self.disk_full_until_ns = 0
+        """Until this time its disk has no room."""
+        self.disk_fails_until_ns = 0
+        """Until this time syncing fails."""
+
+
+class Process:
+    """A simulated process: its threads, on a machine."""
+
+    def __init__(self, world: World, name: str, pid: int, machine: Machine) -> None:
         self.world = world
         self.name = name
         self.pid = pid
+        self.machine = machine
         self.is_dead = False
         self.died_ns = 0
-        self.wall_offset_ns = 0
         self.paused_until_ns = 0
         """Until this time none of its threads runs."""
         self.threads: list[Thread] = []
@@ -136,7 +151,9 @@ class Thread:
     def unwind(self) -> None:
         """Raise Killed in the thread of a dead process. Only for the loop of the world."""
         if self._fiber and not self.is_over:
+            self.process.world.thread = self
             self._fiber.throw(Killed)
+            self.process.world.thread = None
 
 
 class World:
@@ -150,16 +167,19 @@ class World:
         """The thread that runs now; None between two of them."""
         self.errors: list[BaseException] = []
         """Exceptions that ended threads."""
-        self.boots = 0
-        """Number of times that the machine was started again."""
         self.story: list[str] = []
         self._events: list[tuple[int, int, Callable[[], object]]] = []
         self._numbers = count()
         self._pids = count(5_000)
         self.processes: list[Process] = []
 
-    def process(self, name: str) -> Process:
-        made = Process(self, name, next(self._pids))
+    def machine(self, name: str) -> Machine:
+        """Return a new machine. Its monotonic clock began at any time."""
+        return Machine(name, self.random.randrange(1_000_000) * SECOND_NS)
+
+    def process(self, name: str, machine: Machine | None = None) -> Process:
+        """Return a new process, on a machine of its own unless one is given."""
+        made = Process(self, name, next(self._pids), machine or self.machine(name))
         self.processes.append(made)
         return made
 
@@ -185,15 +205,28 @@ class World:
             self.now_ns = max(self.now_ns, at_ns)
             function()
 
+    def end(self) -> None:
+        """End all processes, and unwind their threads. A thread that waits would hold its memory for ever."""
+        for process in self.processes:
+            process.end()
+        for process in self.processes:
+            for thread in process.threads:
+                thread.unwind()
+
     # --- the clocks of the thread that runs ----------------------------------------------------------
 
     def monotonic_ns(self) -> int:
         self.now_ns += _READING_NS
-        return self.now_ns
+        return self.now_ns + (self.thread.process.machine.monotonic_offset_ns if self.thread is not None else 0)
 
     def wall_ns(self) -> int:
-        offset_ns = self.thread.process.wall_offset_ns if self.thread is not None else 0
-        return _EPOCH_NS + self.monotonic_ns() - _BOOT_NS + offset_ns
+        self.now_ns += _READING_NS
+        offset_ns = self.thread.process.machine.wall_offset_ns if self.thread is not None else 0
+        return _EPOCH_NS + self.now_ns - _BOOT_NS + offset_ns
+
+    def boot_id(self) -> str:
+        machine = self.current.process.machine
+        return f"{machine.name}, boot {machine.boots}"
 
     def sleep(self, seconds: float) -> None:
         self.current.wait(seconds)
@@ -237,7 +270,7 @@ def virtual_time(world: World) -> Iterator[None]:
     boot_id, getpid = clock.boot_id, os.getpid
     os.getpid = lambda: world.thread.process.pid if world.thread is not None else getpid()
     for module in modules:
-        module.boot_id = lambda: f"boot {world.boots}"
+        module.boot_id = world.boot_id
     try:
         yield
     finally:

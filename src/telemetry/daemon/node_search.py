@@ -172,7 +172,6 @@ class NodeValues:
         self,
         aggregator: Aggregator,
         channel: SearchChannel | None,
-        monotonic_s: Callable[[], float] = time.monotonic,
         now_ns: int | None = None,
     ) -> None:
         """Prepare the search. Without a channel, the values of all leaves are missing.
@@ -182,7 +181,6 @@ class NodeValues:
         """
         self._table = aggregator.series
         self._channel = channel or SearchChannel(lambda: None)
-        self._now_s = monotonic_s
         self._leaves = {
             leaf: _Leaf(leaf, name, leaf_series(aggregator.book[leaf].ids.bound))
             for leaf, name in aggregator.root.leaves().items()
@@ -252,7 +250,7 @@ class NodeValues:
             spans = spans_of_leaf(one_pass, leaf.series)
             if spans.places.size:
                 leaf.spans = spans
-                leaf.heard_s = self._now_s()
+                leaf.heard_s = time.monotonic()
                 self._ask(leaf)
 
     @property
@@ -266,7 +264,7 @@ class NodeValues:
             leaf = self._leaves.get(arrival.producer)
             if leaf is None or leaf.spans is None:
                 continue
-            leaf.heard_s = self._now_s()
+            leaf.heard_s = time.monotonic()
             if isinstance(arrival, Returned):
                 self._ask(leaf)
             elif arrival.number == self._number:
@@ -304,7 +302,7 @@ class NodeValues:
 
     def _look_after(self) -> None:
         """Ask leaves again that have not answered, and go on without those that are silent for long."""
-        now_s = self._now_s()
+        now_s = time.monotonic()
         for leaf in self._leaves.values():
             if leaf.spans is None:
                 continue
@@ -317,7 +315,7 @@ class NodeValues:
     def _ask(self, leaf: _Leaf) -> None:
         assert self._pass is not None
         assert leaf.spans is not None
-        leaf.asked_s = self._now_s()
+        leaf.asked_s = time.monotonic()
         messages = search_messages(self._number, self._pass, self._table, leaf.spans)
         self._channel.send(leaf.producer, messages)
 

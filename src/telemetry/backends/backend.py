@@ -57,7 +57,7 @@ class Backend(Protocol):
     takes: ClassVar[tuple[type[Item], ...]]
     """Kinds of items that the backend accepts. The report counts items of other kinds."""
     idempotent: ClassVar[bool]
-    """True if writing an item twice stores it once. If False, possible duplicates are counted."""
+    """True if writing an item twice stores it once. If False, items that come again after a crash are counted."""
 
     def __init__(self, options: Any, place: Path) -> None:
         """Store the options, without any I/O. `place` is an existing directory for files. Raises NotConfigured."""

@@ -48,7 +48,7 @@ _ASK_AGAIN_NS: Final = 2 * _SECOND_NS  # retry interval of hello and end
 _QUIET_NS: Final = _SECOND_NS // 2  # under load, acknowledgements arrive ten times a second
 _SILENT_NS: Final = 2 * _SECOND_NS  # two pings without an answer: the aggregator is gone or stopped
 _LEFT_NS: Final = 5 * _SECOND_NS  # longer than a busy aggregator is silent: another run may have the address now
-_LOST_NS: Final = _SECOND_NS  # without an acknowledgement: all of a full ring may have been lost
+_LOST_NS: Final = _SECOND_NS  # without an acknowledgement: the newest batches may have been lost
 _STUCK_S: Final = 2.0  # for a batch that was sent, requested again, and is still not acknowledged
 _RANGES_SAID: Final = 16  # in answer to one request; the aggregator can ask again for more
 _HELLO, _PING, _END, _ASK = 1, 2, 3, 4  # message ids: one per kind is enough, as any answer of a kind serves
@@ -170,8 +170,8 @@ class ProducerSession:
         self._again: deque[int] = deque()
         self._moved_ns = self.heard_ns
         """Start of the time during which the oldest batch of the ring could have been acknowledged."""
-        self._shown_ns: int | None = None
-        """The value of `_moved_ns` for which the newest batch was sent again."""
+        self._shown_ns = 0
+        """Time at which the newest batch was sent again."""
         self._end: End | None = None
         self._hello_due_ns = self._ping_due_ns = self._end_due_ns = 0
 
@@ -231,7 +231,7 @@ class ProducerSession:
         if self._end is not None:
             return False
         if room:
-            self._unstick()
+            self._look_after_ring()
         elif self._unheard_ns <= _QUIET_NS:
             return False
         packed = None if self.ring.full else self.outbox.pack()
@@ -409,20 +409,20 @@ class ProducerSession:
         """Time since the last message of the aggregator in ns."""
         return self._clock.monotonic_ns() - self.heard_ns
 
-    def _unstick(self) -> None:
-        """Move a full ring on if the aggregator answers but does not acknowledge the oldest batch.
+    def _look_after_ring(self) -> None:
+        """Act if the aggregator answers but does not acknowledge the oldest batch.
 
-        If a connection has lost all batches of the ring, none follows, and the aggregator does not miss them. So the
-        newest one is sent again, which shows it the gap. If that does not help, the oldest one is given up: one
-        batch must not hold back all later ones.
+        If a connection has lost the newest batches, none follows, and the aggregator does not miss them. So the newest
+        one is sent again once a second, which shows it the gap. If that does not help, the oldest one of a full ring is
+        given up: one batch must not hold back all later ones.
         """
-        if not self.ring.full or self.silent:
+        if not len(self.ring) or self.silent:
             return
-        stuck_ns = self._clock.monotonic_ns() - self._moved_ns
-        if stuck_ns > self._stuck_ns:
+        now_ns = self._clock.monotonic_ns()
+        if self.ring.full and now_ns - self._moved_ns > self._stuck_ns:
             self.ring.give_up_oldest()
-        elif stuck_ns > _LOST_NS and self._shown_ns != self._moved_ns:
-            self._shown_ns = self._moved_ns
+        elif now_ns - max(self._moved_ns, self._shown_ns) > _LOST_NS:
+            self._shown_ns = now_ns
             self._again.append(self.ring.kept()[-1])
 
     def _answer_resend(self, first: int, last: int) -> None:

@@ -363,6 +363,22 @@ def test_a_full_ring_that_was_lost_shows_its_newest_batch(tight: ProducerSession
     assert not of(CannotResend, link.asked)
 
 
+def test_the_last_batch_is_sent_again_until_it_is_acknowledged(talk: ProducerSession, desk: Any, link: Any) -> None:
+    """If a connection lost it, nothing else shows the aggregator that there was one. A silent one gets no more."""
+    desk.fill(1)
+    talk.flush()
+    live(talk, desk, link, 1.0, Pong(epoch="e1", state="LIVE"))
+    assert [batch.seq for batch in link.batches] == [0]
+    live(talk, desk, link, 2.5, Pong(epoch="e1", state="LIVE"))
+    assert [batch.seq for batch in link.batches] == [0, 0, 0]
+    live(talk, desk, link, 60.0)
+    again = len(link.batches)
+    assert again <= 5
+    link.inbox = [Ack(epoch="e1", batches=1)]
+    live(talk, desk, link, 5.0, Pong(epoch="e1", state="LIVE"))
+    assert len(link.batches) == again
+
+
 def test_an_old_acknowledgement_is_no_sign_of_a_batch_that_is_stuck(make: Make, desk: Any, link: Any) -> None:
     """A ring that fills after a quiet hour has been waiting for a moment only."""
     link.answer = greet

@@ -103,8 +103,8 @@ def check_sums(name: str, account: ProducerStat | Accounting) -> None:
 
 
 @dataclass(frozen=True)
-class Ground:
-    """What is known of a run besides its result."""
+class Evidence:
+    """What a story knows of a run, besides its result."""
 
     run_id: str
     producers: Sequence[SimulatedProducer]
@@ -117,35 +117,39 @@ class Ground:
     result: MetricsSnapshot | None
 
 
-def check_result(snapshot: MetricsSnapshot, ground: Ground) -> None:
+def check_result(snapshot: MetricsSnapshot, evidence: Evidence) -> None:
     """Check the result of a run on one machine against what was recorded."""
-    known = check_producers(snapshot, ground)
-    recorded = [value for producer in known for value in producer.values]
+    listed = check_producers(snapshot, evidence)
+    recorded = [value for producer in listed for value in producer.values]
     count = _count(snapshot)
     hold(count <= len(recorded), f"{count} values are in the series, and {len(recorded)} were recorded")
     if snapshot.completeness == "complete":
-        check_complete(snapshot, known)
-    _check_logs(snapshot, ground, known, ground.producers)
-    journal = ground.journal
+        check_complete(snapshot, listed)
+    _check_logs(snapshot, evidence, listed, evidence.producers)
+    journal = evidence.journal
     if journal is not None:
         twice = [value for value, times in Counter(journal).items() if times > 1]
         hold(not twice, f"{len(twice)} values are in the journal twice, the first {twice[:1]}")
         hold(set(journal) <= set(recorded), "the journal has values that nobody recorded")
-        if not ground.had_power_cut:  # it may take definitions, or the end of the journal after the result was made
+        if (
+            not evidence.had_power_cut
+        ):  # it may take definitions, or the end of the journal after the result was made
             hold(count == len(journal), f"{count} values are in the series, {len(journal)} in the journal")
             _check_figures(snapshot, journal)
 
 
-def check_producers(snapshot: MetricsSnapshot, ground: Ground) -> list[SimulatedProducer]:
+def check_producers(snapshot: MetricsSnapshot, evidence: Evidence) -> list[SimulatedProducer]:
     """Check the accounts of producers that send to this aggregator itself. Return those that have one.
 
     A producer whose first message came too late is in no account, and nothing of it was acknowledged.
     """
     check_accounts(snapshot)
     hold(snapshot.state in TERMINAL, f"the final file is of a run that is {snapshot.state}")
+    doubts = [text for text in snapshot.warnings if " reports " in text or "ended twice" in text]
+    hold(not doubts, f"an aggregator contradicts producers: {doubts}")
     by_name = {stat.producer: stat for stat in snapshot.producers}
-    is_kept = ground.journal is not None and not ground.had_power_cut
-    for producer in ground.producers:
+    is_kept = evidence.journal is not None and not evidence.had_power_cut
+    for producer in evidence.producers:
         stat = by_name.get(producer.name)
         if stat is None:
             was_taken = producer.acknowledged or (
@@ -164,8 +168,8 @@ def check_producers(snapshot: MetricsSnapshot, ground: Ground) -> list[Simulated
             for events, dropped in producer.confirmed:
                 is_there = stat.applied >= events - dropped
                 hold(is_there, f"{producer.name}: {events} events were confirmed, and {stat.applied} are there")
-        _check_producer(producer, stat, is_lossless=ground.is_lossless)
-    return [producer for producer in ground.producers if producer.name in by_name]
+        _check_producer(producer, stat, is_lossless=evidence.is_lossless)
+    return [producer for producer in evidence.producers if producer.name in by_name]
 
 
 def check_complete(snapshot: MetricsSnapshot, producers: Sequence[SimulatedProducer]) -> None:
@@ -191,7 +195,7 @@ def check_complete(snapshot: MetricsSnapshot, producers: Sequence[SimulatedProdu
 
 def _check_logs(
     snapshot: MetricsSnapshot,
-    ground: Ground,
+    evidence: Evidence,
     producers: Sequence[SimulatedProducer],
     possible: Sequence[SimulatedProducer],
 ) -> None:
@@ -200,9 +204,9 @@ def _check_logs(
     `possible` are all producers that may have recorded into it.
     """
     has_trouble = any("record log" in text or "request log" in text for text in snapshot.warnings)
-    if ground.directory is None or ground.had_power_cut or has_trouble:
+    if evidence.directory is None or evidence.had_power_cut or has_trouble:
         return
-    items = list(RecordLog(ground.directory.records).readable())
+    items = list(RecordLog(evidence.directory.records).readable())
     hold([item.seq for item in items] == list(range(len(items))), "the numbers of streamed records have a gap")
     streamed = [item.record for item in items]
     marks = Counter(record.text for record in streamed if isinstance(record, Mark))
@@ -224,11 +228,11 @@ def _check_logs(
     hold(set(marks) == recorded, f"complete, with {len(marks)} of {len(recorded)} marks in the record log")
     spans = Counter(record.name for record in streamed if isinstance(record, Span))
     own = [
-        producer for producer in producers if producer in ground.producers
+        producer for producer in producers if producer in evidence.producers
     ]  # a leaf keeps its spans and requests
     wanted = {f"span of {producer.name}": producer.spans for producer in own if producer.spans}
     hold(spans == wanted, f"complete, and the spans are {dict(spans)}, not {wanted}")
-    frames = RequestLogReader(ground.directory.requests).frames()
+    frames = RequestLogReader(evidence.directory.requests).frames()
     logged = [(frame.producer, _DECODER.decode(record)) for frame in frames for record in frame.records]
     requests = Counter((producer, entry.number) for producer, record in logged for entry in record.entries)
     issued = {(producer.name, number): 1 for producer in own for number in range(producer.requests)}
@@ -247,18 +251,18 @@ def _steps(closed: Sequence[ClosedStep]) -> dict[int, float | None]:
     return values
 
 
-def check_root(snapshot: MetricsSnapshot, root: Ground, leaves: Sequence[Ground]) -> None:
+def check_root(snapshot: MetricsSnapshot, root: Evidence, leaves: Sequence[Evidence]) -> None:
     """Check the result of a root against the results of its leaves, and what was recorded on all nodes."""
     direct = check_producers(snapshot, root)
     nodes = {node.leaf: node for node in snapshot.nodes}
     connected = [leaf for leaf in leaves if leaf.run_id in nodes]
     recorded = [
-        value for ground in (root, *connected) for producer in ground.producers for value in producer.values
+        value for evidence in (root, *connected) for producer in evidence.producers for value in producer.values
     ]
     count = _count(snapshot)
     hold(count <= len(recorded), f"{count} values are in the root's series, and {len(recorded)} were recorded")
     had_power_cut = root.had_power_cut or any(leaf.had_power_cut for leaf in leaves)
-    known = list(direct)
+    listed = list(direct)
     for leaf in connected:
         node = nodes[leaf.run_id]
         account = node.account
@@ -267,7 +271,7 @@ def check_root(snapshot: MetricsSnapshot, root: Ground, leaves: Sequence[Ground]
             hold(
                 node.completeness != "complete" or leaf.had_power_cut, f"{leaf.run_id} is complete without a result"
             )
-            known += leaf.producers
+            listed += leaf.producers
             continue
         of_leaf = leaf.result.accounting
         applied = f"the root has {account.applied} events of {leaf.run_id}, which has {of_leaf.applied}"
@@ -279,16 +283,18 @@ def check_root(snapshot: MetricsSnapshot, root: Ground, leaves: Sequence[Ground]
         if is_delivered and root.journal is not None and not had_power_cut:
             hold(account.applied == of_leaf.applied, f"{applied}, and says that it has delivered them")
         in_leaf = {stat.producer for stat in leaf.result.producers}
-        known += [producer for producer in leaf.producers if producer.name in in_leaf]
+        listed += [producer for producer in leaf.producers if producer.name in in_leaf]
         if node.completeness == "complete":
             completeness = leaf.result.completeness
             hold(completeness == "complete", f"{leaf.run_id} is complete at the root, and {completeness} itself")
     if snapshot.completeness == "complete":
         bad = [node.node for node in snapshot.nodes if node.completeness != "complete"]
         hold(not bad, f"the root is complete, and {bad} are not")
-        check_complete(snapshot, known)
-    _check_logs(snapshot, root, known, [producer for ground in (root, *leaves) for producer in ground.producers])
-    journals = [ground.journal for ground in (root, *connected)]
+        check_complete(snapshot, listed)
+    _check_logs(
+        snapshot, root, listed, [producer for evidence in (root, *leaves) for producer in evidence.producers]
+    )
+    journals = [evidence.journal for evidence in (root, *connected)]
     journaled = [value for journal in journals for value in journal or ()]
     if count == len(journaled) and not had_power_cut and None not in journals:
         _check_figures(snapshot, journaled)

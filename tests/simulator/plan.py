@@ -81,11 +81,11 @@ class Plan:
             bursts=random.randint(1, 12),
             pipe_frames=random.choice((2, 5, 1_000)),
             queue_frames=random.choice((3, 1_000)),
-            kills=random.choice((0, 0, 1, 1, 2)),
+            kills=random.choice((0, 1, 1, 2)),
             restarts=random.choice((1.0, 1.0, 0.7)),
             breaks=random.choice((0, 0, 1, 3)),
             disk_faults=random.choice((0, 0, 0, 1)),
-            power_cuts=random.choice((0, 0, 0, 0, 1)),
+            power_cuts=random.choice((0, 0, 1)),
             clock_steps=random.choice((0, 0, 0, 1)),
             pauses=random.choice((0, 0, 1, 2)),
             producer_kills=random.choice((0, 0, 0, 1)),
@@ -106,7 +106,7 @@ class Plan:
             return plan.faultless()
         if choice < 0.2:
             return replace(plan.faultless(), breaks=random.choice((1, 3)), clock_steps=plan.clock_steps)
-        return plan.lossless() if choice < 0.45 else plan
+        return plan.lossless() if choice < 0.4 else plan
 
     @property
     def costs_nothing(self) -> bool:

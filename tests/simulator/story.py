@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from msgspec.structs import replace
-from tests.simulator.checks import Ground, check_lossless, check_result, check_root, hold
+from tests.simulator.checks import Evidence, check_lossless, check_result, check_root, hold
 from tests.simulator.disk import SimulatedDisks, simulated_disks
 from tests.simulator.network import Network, simulated_network
 from tests.simulator.plan import Plan
@@ -33,8 +33,8 @@ from telemetry.wire.codec import encode_snapshot
 from telemetry.wire.snapshot import MetricsSnapshot, SelfCost
 
 _LONGEST_S: Final = 600.0
-_PATIENCE_NS: Final = 15 * SECOND_NS
-"""Time after which a person ends a run that waits, such as for its first producer."""
+_PATIENCE_NS: Final = 3 * SECOND_NS
+"""Time between two looks of a person whether a run waits for nobody."""
 
 
 @dataclass
@@ -130,10 +130,23 @@ class Story:
         for number, fault in faults:
             for _ in range(number):
                 world.after(random.randrange(6 * SECOND_NS), fault)
-        stop_ns = random.randrange(5 * SECOND_NS) if plan.stops_early or plan.interrupts else _PATIENCE_NS
+        if plan.stops_early or plan.interrupts:
+            world.after(random.randrange(5 * SECOND_NS), self._stop)
+        else:
+            world.after(_PATIENCE_NS, self._stop_when_quiet)
+
+    def _stop_when_quiet(self) -> None:
+        """Let a person end what goes on though all producers have ended, such as a leaf that never had one."""
+        if all(producer.is_over for producer in self.producers):
+            self._stop()
+        else:
+            self.world.after(_PATIENCE_NS, self._stop_when_quiet)
+
+    def _stop(self) -> None:
+        stop_ns = 0
         for run in self.runs:
-            world.after(stop_ns, lambda run=run: run.stop(interrupted=plan.interrupts))
-            stop_ns += random.choice((0, 1, 10)) * SECOND_NS
+            self.world.after(stop_ns, lambda run=run: run.stop(interrupted=self.plan.interrupts))
+            stop_ns += self.random.choice((0, 1, 10)) * SECOND_NS
 
     def _start(self, run: SimulatedRun, producer: SimulatedProducer) -> None:
         producer.start(lambda producer: self._record(run, producer))
@@ -188,33 +201,37 @@ class Story:
         """Check the end. Returns the results, that of the root first. Raises BrokenPromiseError."""
         for error in self.world.errors:
             raise error
-        grounds = [self._ground(run) for run in self.runs]
-        for run, ground in zip(self.runs, grounds, strict=True):
-            if ground.result is None:
+        evidence = [self._evidence(run) for run in self.runs]
+        for run, each in zip(self.runs, evidence, strict=True):
+            if each.result is None:
                 continue
             if run is self.root and self.leaves:
-                check_root(ground.result, ground, grounds[1:])
+                check_root(each.result, each, evidence[1:])
             else:
-                check_result(ground.result, ground)
-                if ground.is_lossless:
-                    check_lossless(ground.result, self.plan, was_stopped=run.was_stopped)
-            run.check_synced(ground.result)
+                check_result(each.result, each)
+                if each.is_lossless:
+                    check_lossless(each.result, self.plan, was_stopped=run.was_stopped)
+            run.check_synced(each.result)
         for writer in self.writers:
             if writer.process is not None:
                 check_tracker(
-                    writer, grounds[0].result, is_whole=not (self.plan.disk_faults or self.plan.power_cuts)
+                    writer,
+                    evidence[0].result,
+                    is_whole=not (self.plan.disk_faults or self.plan.power_cuts),
+                    has_history=self.root.recovery is not None
+                    or any(a.wrote is not None for a in self.root.aggregators),
                 )
         if self.plan.costs_nothing:
-            for ground in grounds:
-                completeness = ground.result.completeness if ground.result is not None else "missing"
+            for each in evidence:
+                completeness = each.result.completeness if each.result is not None else "missing"
                 hold(
                     completeness == "complete",
-                    f"nothing was lost, and the result of {ground.run_id} is {completeness}",
+                    f"nothing was lost, and the result of {each.run_id} is {completeness}",
                 )
-        return [ground.result for ground in grounds if ground.result is not None]
+        return [each.result for each in evidence if each.result is not None]
 
-    def _ground(self, run: SimulatedRun) -> Ground:
-        return Ground(
+    def _evidence(self, run: SimulatedRun) -> Evidence:
+        return Evidence(
             run.run_id,
             run.producers,
             run.journaled(),

@@ -68,10 +68,10 @@ def test_a_planted_defect_is_found_and_told() -> None:
     ended = simulate("--seeds", "50", "--until-failure", "--plant", name)
     assert ended.returncode == 1
     seed = next(line for line in ended.stdout.splitlines() if line.startswith("seed ")).split()[1].rstrip(":")
-    told = simulate("--shrink", seed, "--plant", name)
-    assert told.returncode == 1
-    assert "producers=1" in told.stdout
-    assert f"seed {seed}: BrokenPromiseError" in told.stdout
+    shortest = simulate("--shrink", seed, "--plant", name)
+    assert shortest.returncode == 1
+    assert "producers=1" in shortest.stdout
+    assert f"seed {seed}: BrokenPromiseError" in shortest.stdout
 
 
 @pytest.mark.parametrize("name", MUTANTS)

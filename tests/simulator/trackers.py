@@ -339,17 +339,15 @@ def small_batches(random: Random) -> Iterator[None]:
 
 def check_tracker(
     writer: SimulatedWriter,
-    snapshot: MetricsSnapshot | None = None,
-    marks: Sequence[str] | None = None,
+    snapshot: MetricsSnapshot | None,
     *,
-    is_whole: bool = True,
-    has_history: bool = True,
+    is_whole: bool,
+    has_history: bool,
 ) -> None:
-    """Check what the tracker has against the record log, the result, and what the writer says. Call it at any time.
+    """Check what the tracker has against the record log, the result, and what the writer says.
 
-    `marks` has the marks of the run if the tracker must have all of them once the writer is done. `is_whole` is
-    False if a fault of the disk or of power may have taken records. `has_history` is False if the aggregator may
-    have died before it had written the end of the history.
+    `is_whole` is False if a fault of the disk or of power may have taken records. `has_history` is False if the
+    aggregator may have died before it had written the end of the history.
     """
     tracker, items, refused = writer.tracker, writer.tracker.items, writer.tracker.refused
     maybe_refused = refused | tracker.blamed
@@ -371,8 +369,8 @@ def check_tracker(
         hold(least <= dropped <= most, f"{dropped} items are dropped, and {least} to {most} were refused")
         hold(0 <= surplus <= len(unsure), f"{counts.written} + {dropped} of {len(passed)} items are counted")
         homeless = sum(int(key[1:]) < position.next_record for key in logged if key not in taken)
-        told = sum(number for kind, number in counts.no_place.items() if kind != "reading")
-        hold(told == homeless, f"{told} items have no place, not {homeless}")
+        placeless = sum(number for kind, number in counts.no_place.items() if kind != "reading")
+        hold(placeless == homeless, f"{placeless} items have no place, not {homeless}")
         strangers = sorted(key for key in items if key[0] == "r" and key not in taken)
         hold(not strangers, f"{strangers} are in the tracker, and not in the record log")
         for key in items.keys() & taken.keys():
@@ -399,9 +397,6 @@ def check_tracker(
             whole, parts = _values([final]), _values(item for item in items.values() if item is not final)
             is_kept = parts == whole if has_history else parts <= whole
             hold(is_kept, f"the readings have {parts}, and the result {whole}")
-    if marks is not None and Mark in tracker.takes and not absent:
-        texts = sorted(item.text for item in items.values() if isinstance(item, Mark))
-        hold(texts == sorted(marks), f"done with {len(texts)} of {len(marks)} marks")
 
 
 def _lines(directory: Path) -> list[dict[str, Any]]:
@@ -429,7 +424,7 @@ def _check_copies(writer: SimulatedWriter, repeated: int, serial: int | None) ->
         copies.setdefault(copy.item.key, []).append(copy)
     for key, same in copies.items():
         hold(len({_content(copy.item) for copy in same}) == 1, f"{key} came again with other content")
-        in_vain = [one for one, other in pairwise(same) if one.sender is other.sender and one.is_flushed]
+        in_vain = [copy for copy, later in pairwise(same) if copy.sender is later.sender and copy.is_flushed]
         hold(not in_vain, f"{key} came twice from one process, which knew that it was there")
         again += len({copy.sender for copy in same}) > 1
     if tracker.idempotent:

@@ -412,16 +412,16 @@ class ProducerSession:
     def _look_after_ring(self) -> None:
         """Act if the aggregator answers but does not acknowledge the oldest batch.
 
-        If a connection has lost the newest batches, none follows, and the aggregator does not miss them. So the newest
-        one is sent again once a second, which shows it the gap. If that does not help, the oldest one of a full ring is
-        given up: one batch must not hold back all later ones.
+        If a connection has lost the newest batches, none follows, and the aggregator does not miss them. So the
+        newest one is sent again after one second, two, four and so on, which shows it the gap. If that does not
+        help, the oldest one of a full ring is given up: one batch must not hold back all later ones.
         """
         if not len(self.ring) or self.silent:
             return
         now_ns = self._clock.monotonic_ns()
         if self.ring.full and now_ns - self._moved_ns > self._stuck_ns:
             self.ring.give_up_oldest()
-        elif now_ns - max(self._moved_ns, self._shown_ns) > _LOST_NS:
+        elif now_ns - self._moved_ns > max(_LOST_NS, 2 * (self._shown_ns - self._moved_ns)):
             self._shown_ns = now_ns
             self._again.append(self.ring.kept()[-1])
 

@@ -211,16 +211,20 @@ class SimulatedLink:
             return False
         self._pipe.append(bytes(frame))
         self._later(self._carry_frame)
-        if self._network.traps and self._world.random.random() < 0.2:
-            self._network.traps -= 1
-            self._world.after(self._network.latency(), self._break)
+        self._spring_trap()
         return True
 
     def send_control(self, message: Request) -> bool:
         self._process.check()
         self._requests.append(encode_control(message))
         self._later(self._carry_request)
+        self._spring_trap()
         return True
+
+    def _spring_trap(self) -> None:
+        if self._network.traps and self._world.random.random() < 0.2:
+            self._network.traps -= 1
+            self._world.after(self._network.latency(), self._break)
 
     def receive_control(self, timeout_s: float = 0.0) -> list[Response]:
         if timeout_s > 0 and not self._responses:

@@ -93,7 +93,7 @@ class Plan:
             buffer_events=random.choice((100, 1_000, 100_000)),
             ring_bytes=random.choice((20_000, _MIB)),
             segment_bytes=random.choice((20_000, _MIB)),
-            cap_bytes=random.choice((100_000, 16 * _MIB)),
+            cap_bytes=random.choice((60_000, 16 * _MIB)),
             outbox_bytes=random.choice((1 << 16, 16 * _MIB, 16 * _MIB)),
             policy=random.choice(("drop", "drop", "block")),
             has_journal=random.random() < 0.95,

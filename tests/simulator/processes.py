@@ -211,11 +211,16 @@ class SimulatedProducer:
         if self._emit(records.span(f"span of {self.name}", now_ns - 1_000, now_ns, "", {})):
             self.spans += 1
 
-    def step(self, value: float) -> None:
-        """Record a value of the next step, and end the step."""
+    def step(self, value: float, *, first: float | None, is_open: bool) -> None:
+        """Record a value of the next step, perhaps another one before it, and perhaps end the step."""
         number = len(self.steps)
-        if self._emit(_ENCODE(Scalars(AXIS, number, {"loss": value}, self._world.monotonic_ns()))):
-            self.steps[number] = value
+        for each in (first, value):
+            if each is None or not self._emit(
+                _ENCODE(Scalars(AXIS, number, {"loss": each}, self._world.monotonic_ns()))
+            ):
+                continue
+            self.steps[number] = each
+        if not is_open and number in self.steps:
             self._emit(_ENCODE(StepEnd(AXIS, number, self._world.monotonic_ns())))
 
     def request(self) -> None:

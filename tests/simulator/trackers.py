@@ -119,7 +119,7 @@ class Tracker:
         self._world.sleep(random.choice((0.001, 0.02)))
         if error is not None:
             if random.random() < 0.02:
-                self._world.sleep(1e9)  # it never answers
+                self._world.current.wait(None)  # it never answers
             raise error
         return copies
 

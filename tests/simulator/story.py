@@ -246,6 +246,8 @@ class Story:
             run.producers,
             run.journaled(),
             had_power_cut=run.machine.boots > 0,
+            had_clock_steps=self.plan.clock_steps > 0,
+            was_recovered=run.recovery is not None,
             is_lossless=self.plan == self.plan.lossless(),
             directory=run.directory,
             result=run.result(),

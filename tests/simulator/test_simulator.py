@@ -12,7 +12,10 @@ from tests.simulator.mutants import MUTANTS, changed
 
 pytestmark = pytest.mark.timeout(600)
 ROOT = Path(__file__).parents[2]
-FOUND = {"a run is complete after a loss of power": 1_689}
+FOUND = {
+    "a run is complete after a loss of power": 433,
+    "a full ring that was lost shows no gap": 1_961,
+}
 """Defects that stories have found in the product, with a seed of each."""
 
 
@@ -37,10 +40,10 @@ def test_stories_keep_the_promises() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(1_000, 2_000, 250))
+@pytest.mark.parametrize("first", range(1_000, 1_600, 150))
 def test_more_stories_keep_the_promises(first: int) -> None:
-    """The same, of a thousand other seeds."""
-    ended = simulate("--seeds", "250", "--first", str(first))
+    """The same, of six hundred other seeds."""
+    ended = simulate("--seeds", "150", "--first", str(first))
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 

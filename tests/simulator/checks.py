@@ -49,8 +49,8 @@ class Observer:
 
     def __init__(self) -> None:
         self.failure: BrokenPromiseError | None = None
-        self.had_power_cut = False
-        """True once the journal may have lost the number of the newest snapshot."""
+        self.may_fall = False
+        """True once the journal may lack the number of the newest snapshot, so that the next one may be lower."""
         self.newest: MetricsSnapshot | None = None
         self.terminal: MetricsSnapshot | None = None
 
@@ -64,7 +64,7 @@ class Observer:
         before = self.newest
         if before is not None:
             hold(
-                self.had_power_cut or snapshot.seq >= before.seq,
+                self.may_fall or snapshot.seq >= before.seq,
                 f"snapshot {snapshot.seq} comes after {before.seq}",
             )
             if snapshot.epoch == before.epoch:
@@ -294,7 +294,7 @@ def check_root(snapshot: MetricsSnapshot, root: Evidence, leaves: Sequence[Evide
             hold(account.applied == of_leaf.applied, f"{applied}, and says that it has delivered them")
         in_leaf = {stat.producer for stat in leaf.result.producers}
         listed += [producer for producer in leaf.producers if producer.name in in_leaf]
-        if node.completeness == "complete":
+        if node.completeness == "complete" and leaf.journal is not None:  # it may forget what it has told the root
             completeness = leaf.result.completeness
             hold(completeness == "complete", f"{leaf.run_id} is complete at the root, and {completeness} itself")
     if snapshot.completeness == "complete":

@@ -143,7 +143,7 @@ class SimulatedRun:
         self._world.tell(self.run_id, "has no power")
         self.machine.boots += 1
         self.machine.monotonic_offset_ns = self._world.machine("").monotonic_offset_ns
-        self.observer.had_power_cut = True
+        self.observer.may_fall = True
         self._synced += [producer for producer in self.producers if self._is_synced(producer)]
         self.aggregators[-1].process.kill()
         self._story.disks.cut_power(self.folder)
@@ -163,6 +163,7 @@ class SimulatedRun:
     def spoil_disk(self) -> None:
         """Let the disk be full, or fail, for a while."""
         random = self._story.random
+        self.observer.may_fall = True
         until_ns = self._world.now_ns + random.randrange(3 * SECOND_NS)
         if random.random() < 0.5:
             self._world.tell(self.run_id, "has a full disk for a while")

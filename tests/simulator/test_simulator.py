@@ -15,7 +15,6 @@ ROOT = Path(__file__).parents[2]
 FOUND = {
     "a run is complete after a loss of power": 433,
     "a full ring that was lost shows no gap": 1_961,
-    "a checkpoint does not have what a tracker may have": 9_987,
 }
 """Defects that stories have found in the product, with a seed of each."""
 

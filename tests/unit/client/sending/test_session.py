@@ -352,7 +352,7 @@ def test_nothing_is_given_up_while_the_aggregator_is_silent(tight: ProducerSessi
 
 
 def test_a_full_ring_that_was_lost_shows_its_newest_batch(tight: ProducerSession, desk: Any, link: Any) -> None:
-    """An aggregator that got none of the batches misses none, and asks for none. The newest one shows it the gap."""
+    """An aggregator that got none of the batches asks for none. The newest one shows it the gap."""
     fill_ring(tight, desk)
     live(tight, desk, link, 1.5, Pong(epoch="e1", state="LIVE"))
     assert [batch.seq for batch in link.batches] == [0, 1, 2, 2]

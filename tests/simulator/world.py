@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -267,7 +268,8 @@ def virtual_time(world: World) -> Iterator[None]:
     for function, virtual in defaults:
         function.__kwdefaults__ = {**function.__kwdefaults__, **virtual}
     modules: list[Any] = [run_opening, resume]
-    boot_id, getpid = clock.boot_id, os.getpid
+    boot_id, getpid, gethostname = clock.boot_id, os.getpid, socket.gethostname
+    socket.gethostname = lambda: "machine"
     os.getpid = lambda: world.thread.process.pid if world.thread is not None else getpid()
     for module in modules:
         module.boot_id = world.boot_id
@@ -277,6 +279,7 @@ def virtual_time(world: World) -> Iterator[None]:
         for module in modules:
             module.boot_id = boot_id
         os.getpid = getpid
+        socket.gethostname = gethostname
         for name, function in before.items():
             setattr(time, name, function)
         del system.monotonic_ns, system.wall_ns

@@ -382,6 +382,17 @@ def test_an_interval_that_a_checkpoint_has_begun(tmp_path: Path) -> None:
     assert interval.counters == folded(tmp_path / "j")[0].end_interval().interval.counters  # type: ignore[union-attr]
 
 
+def test_a_checkpoint_leaves_closed_books_closed(tmp_path: Path) -> None:
+    """It has the same numbers as what came before it. A batch that follows opens the books again."""
+    live = Live(tmp_path / "j")
+    live.go(5)
+    live.book.close()
+    live.journal.begin(live.numbers.checkpoint(), live.book.stamp())
+    assert folded(live.folder)[0].is_closed
+    live.turn([live.senders[-1].batch()])
+    assert not folded(live.folder)[0].is_closed
+
+
 def test_notes_of_a_newer_version_are_passed_over(tmp_path: Path) -> None:
     """Notes of a newer version are counted, and the notes that this version knows are read."""
     live = Live(tmp_path / "j")

@@ -90,6 +90,8 @@ class Process:
         self._name = ""
         self._config: EmitConfig | None = None
         self._tried_endpoint = ""
+        self._attaching_to = ""
+        """Endpoint to which this thread is attaching. Other threads wait for the lock, so that no event is lost."""
         self._exit_hooks = ExitHooks(self._end_of_process, self.note_exception)
         self._inherited: list[object] = []
 
@@ -389,9 +391,9 @@ class Process:
         from telemetry.config import load
 
         with self.lock:
-            if self.state != "idle" or endpoint == self._tried_endpoint:
+            if self.state != "idle" or endpoint in (self._tried_endpoint, self._attaching_to):
                 return
-            self._tried_endpoint = endpoint
+            self._attaching_to = endpoint
             try:
                 if not self.awaits_aggregator and refuses(endpoint):
                     raise EndpointError(f"no aggregator listens at {endpoint}", hint=f"unset {ENDPOINT_VARIABLE}")
@@ -405,6 +407,8 @@ class Process:
                 )
             except TelemetryError as error:
                 self._say_why_not(error)
+            finally:
+                self._tried_endpoint, self._attaching_to = endpoint, ""
 
     def _given_up(self, flusher: Flusher, error: TelemetryError, *, say: bool) -> None:
         """Handle a flusher that gave up. Runs on the flusher's thread."""
@@ -441,6 +445,7 @@ class Process:
         self._inherited.append(self._flusher)
         self._flusher = None
         self.finish_hook = None  # only the parent ends the run
+        self._attaching_to = ""
         self._late.take()
         self.recorders.memory.forget()
         self.kinds.after_fork_in_child()

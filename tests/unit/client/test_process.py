@@ -220,6 +220,38 @@ def test_with_an_endpoint_in_the_environment_an_instrument_attaches(
     assert heard.hello.name == program_name()
 
 
+def test_threads_wait_while_another_one_attaches(
+    process: Process, aggregator: FakeAggregator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first event of each thread counts, also if another thread is in the middle of attaching."""
+    monkeypatch.setenv(ENDPOINT_VARIABLE, aggregator.endpoint)
+    is_attaching, others_began = threading.Event(), threading.Barrier(4)
+    attach = process.attach
+
+    def slow_attach(*args: Any, **kwargs: Any) -> Any:
+        is_attaching.set()
+        others_began.wait(10.0)
+        return attach(*args, **kwargs)
+
+    monkeypatch.setattr(process, "attach", slow_attach)
+
+    def work() -> None:
+        is_attaching.wait(10.0)
+        others_began.wait(10.0)
+        counter(process).add()
+
+    threads = [
+        threading.Thread(target=lambda: counter(process).add()),
+        *(threading.Thread(target=work) for _ in range(3)),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert process.finish(20.0).account is not None
+    assert sum(aggregator.values("n")) == 4
+
+
 def test_an_endpoint_nobody_listens_at_is_one_line(
     process: Process, short_dir: Path, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
 ) -> None:

@@ -235,6 +235,9 @@ GATEWAY_REQUESTS = 1_000  # that wait for the aggregator; further ones are told 
 GATEWAY_ROWS = BUFFER_EVENTS // 2  # events that wait, in half of the usual buffer
 GATEWAY_RECORDS = RECORDS_BUFFERED // 2  # the same, of records
 GATEWAY_RECORD_BYTES = RECORDS_BUFFERED_BYTES // 2
+
+IMPORTED_JSON_BYTES = GIB  # of a result file that is one JSON value; it takes four times as much memory
+IMPORTED_LABELS = 200  # different values of a label, such as URLs; the rest are called "other"
 GATEWAY_OTLP_NUMBERS = 1 << 20  # of all points that are remembered: 100 MiB at most
 
 # --- collectors ----------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from telemetry.store import journal, request_log
 from telemetry.store.framing import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, frame, segment_header
 from telemetry.store.gate_results import write_ending_gate, write_gates, write_gates_so_far
 from telemetry.store.history import HistoryWriter
+from telemetry.store.imported_file import write_imported
 from telemetry.store.intervals import levels, packed, planes
 from telemetry.store.journal import JournalReader, JournalWriter
 from telemetry.store.merge_sources import write_sources
@@ -40,6 +41,7 @@ from telemetry.wire.control import SeriesKey
 from telemetry.wire.events import Count, Mark, StreamRecord
 from telemetry.wire.gates import GateResult
 from telemetry.wire.history import Interval, SeriesColumns, Slice, ValueColumns
+from telemetry.wire.imported import ImportedFile, StatedFigure
 from telemetry.wire.journal import NOTES, BadFrames, Checkpoint
 from telemetry.wire.request_log import LoggedRecords
 from telemetry.wire.snapshot import BackendStat
@@ -219,6 +221,7 @@ def test_every_file_is_named(tmp_path: Path) -> None:
     assert re.findall(r"`(\w+)`", logged) == names(LoggedRecords)
     leave_a_writer(run.path)
     store(__file__, str(run.path), MIB, GIB)
+    write_imported(run, ImportedFile(tool="k6"))
     outbox = DiskOutbox(run.upstream)
     outbox.append([StoredBatch(0, 0, 0, 0, batch("p"))], {})
     outbox.root = "r0"
@@ -235,6 +238,8 @@ def test_every_file_is_named(tmp_path: Path) -> None:
     assert names(Manifest) == re.findall(r"`(\w+)`", WORDS.partition("## manifest.json")[2].partition("Secrets")[0])
     sources = set(re.findall(r"`(\w+)`", WORDS.partition("## sources.json")[2].partition("It has no journal")[0]))
     assert sources == {"sources", *names(Sources), *names(SourceStat), *names(SourceSeries)}
+    origin = set(re.findall(r"`(\w+)`", WORDS.partition("## imported.json")[2].partition("## gates.json")[0]))
+    assert origin == {*names(ImportedFile), *names(StatedFigure)}
     keys = WORDS.partition("one line for each instrument:")[2].partition(". Indices")[0]
     assert sorted(names(SeriesKey)) == sorted(re.findall(r"`(\w+)`", keys))
 

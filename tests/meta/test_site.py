@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 NAV = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
 LEFT_OUT = (
     *("docs/adr/0*.md", "docs/FUZZING.md", "docs/RING.md", "docs/SIMULATOR.md", "docs/VERDICTS.md"),
-    "examples/producer-*/README.md",
+    *("docs/backends/TIMELINE.md", "docs/collectors/WRITING.md", "examples/producer-*/README.md"),
 )
 """Pages that `not_in_nav` names: for maintainers, or with details of a page."""
 GENERATED = {f"docs/reference/{name}.md" for name in ("api", "cli", "settings", "sample-report")}

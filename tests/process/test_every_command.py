@@ -45,6 +45,7 @@ FINISHED: dict[str, tuple[str, str]] = {
     "compare": ("compare one two", r"latency p50"),
     "curve": ("curve one two --by users", r"users"),
     "merge": ("merge one two --force --name both", r"both"),
+    "import": ("import values.csv --columns time=when,value=ms --name values", r"complete: values, 2 of 2 events"),
     "open": ("open one --no-browser", r"/runs/one-.*/report\.html$"),
     "timeline": ("timeline one -o -", r'"name":"work"'),
     "export": ("export one --to jsonl", r"jsonl +done"),
@@ -63,7 +64,19 @@ FINISHED: dict[str, tuple[str, str]] = {
     "demo": ("demo --requests 200", r"complete"),
 }
 """Command → how it is called on finished runs, and what it then prints."""
-BY_THEMSELVES = {"run", "serve", "tail", "stop", "gateway", "feed", "notify", "stack", "sweep", "calibrate", "ab"}
+BY_THEMSELVES = {
+    "run",
+    "serve",
+    "tail",
+    "stop",
+    "gateway",
+    "feed",
+    "notify",
+    "stack",
+    "sweep",
+    "calibrate",
+    "ab",
+}
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +85,7 @@ def site() -> Iterator[Ground]:
     ground = Ground()
     try:
         ground.program("job.py", JOB)
+        ground.program("values.csv", "when,ms\n2026-11-01T10:00:00Z,1.5\n2026-11-01T10:00:01Z,2.5\n")
         for name, users in (("one", "1"), ("two", "2")):
             code, _, err = ground.run("run", "--name", name, "--", sys.executable, "job.py", users)
             assert code == 0, err

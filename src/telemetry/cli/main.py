@@ -12,6 +12,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
 from typing import Any, Final
 
 from telemetry.cli import console
@@ -43,6 +44,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "timeline": "write the spans of a run as a trace file",
         "export": "send a live or finished run to trackers, monitors or files",
         "merge": "merge several finished runs into one",
+        "import": "make runs from the result files of other tools",
     },
     "decide": {
         "gate": "check conditions on a run: pass, fail or inconclusive",
@@ -122,10 +124,15 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     for name, summary in COMMANDS.items():
         child = commands.add_parser(name, help=summary, description=_sentence(summary), allow_abbrev=False)
         if only in (None, name):
-            module = import_module(f"telemetry.cli.commands.{name}")
+            module = import_module(f"telemetry.cli.commands.{module_of(name)}")
             module.add_arguments(child)
             child.set_defaults(run_command=module.run)
     return parser
+
+
+def module_of(command: str) -> str:
+    """Return the name of the module of a command. A keyword of Python gets an underscore."""
+    return f"{command}_" if iskeyword(command) else command
 
 
 def _run(argv: list[str]) -> int:

@@ -12,7 +12,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from msgspec.structs import replace
 
@@ -44,6 +45,13 @@ ENDPOINT_VARIABLE: Final = "TELEMETRY_ENDPOINT"
 _QUIET_S: Final = 0.2  # without events after the end of the run: the process is idle
 
 State = Literal["idle", "live", "inherited", "finished"]
+
+
+@dataclass(frozen=True)
+class _Offline:
+    """The part of a flusher that recording needs."""
+
+    outbox: Outbox
 
 
 class Process:
@@ -282,6 +290,16 @@ class Process:
         self.state = "live"
         declare_all(self, outbox, config)
         outbox.records.extend(self.kinds.declarations())
+
+    def record_offline(self, outbox: Outbox, config: EmitConfig) -> None:
+        """Record into an outbox that the caller empties. There are no sockets, threads or exit hooks."""
+        with self.lock:
+            self._flusher = cast(Flusher, _Offline(outbox))
+            self._config = config
+            self.kinds.log.begin(outbox, wanted=True)
+            self.recorders.buffer.hold(config.buffer_events)
+            self.recorders.install(self.recorders.buffer.extend)
+            self.state = "live"
 
     @property
     def flusher(self) -> Flusher | None:

@@ -11,6 +11,7 @@ from telemetry.client.redaction import REDACTION
 from telemetry.client.sending.flusher import Flusher
 from telemetry.client.sending.masking import RecordMasker, labels_of
 from telemetry.client.sending.outbox import Outbox
+from telemetry.common.clock import SYSTEM_CLOCK, Clock
 from telemetry.errors import NoRoomError
 from telemetry.redaction import COUNTER, COUNTER_UNIT
 from telemetry.transport.producer import ProducerLink
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from telemetry.config.schema import EmitConfig
 
 
-def make_outbox(producer: str, config: EmitConfig, recorders: Recorders, catalog: Catalog) -> Outbox:
+def make_outbox(
+    producer: str, config: EmitConfig, recorders: Recorders, catalog: Catalog, clock: Clock = SYSTEM_CLOCK
+) -> Outbox:
     """Return an outbox for what the recorders and the catalog of the process hold."""
 
     def masked_row_id(rule: str) -> float:
@@ -39,6 +42,7 @@ def make_outbox(producer: str, config: EmitConfig, recorders: Recorders, catalog
             Reason.UNENCODABLE: recorders.unencodable,
         },
         row_bound=row_bound(config),
+        clock=clock,
     )
 
 

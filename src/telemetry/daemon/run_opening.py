@@ -75,7 +75,7 @@ def open_new(options: DaemonOptions, hub: Hub) -> OpenedRun:
         rolled_wall_ns=wall_ns,
         rolled_mono_ns=now_ns,
     )
-    numbers = Numbers(Aggregator(_aggregator_config(config)), run)
+    numbers = Numbers(Aggregator(aggregator_config(config)), run)
     numbers.aggregator.set_params(options.params)
     with ExitStack() as undo:
         undo.callback(lock.release)
@@ -182,7 +182,8 @@ def log_to(path: Path, config: Config) -> None:
     root.setLevel(logging.INFO)
 
 
-def _aggregator_config(config: Config) -> AggregatorConfig:
+def aggregator_config(config: Config) -> AggregatorConfig:
+    """Return the settings of a new aggregator."""
     run = config.run
     return AggregatorConfig(
         percentiles=tuple(sorted(run.percentiles, key=float)),

@@ -19,6 +19,7 @@ from telemetry.store import run_directory
 from telemetry.store.dead_run import remains
 from telemetry.store.final_snapshot import find_final, read_final
 from telemetry.store.gate_results import GATES, read_gates
+from telemetry.store.imported_file import read_imported
 from telemetry.store.merge_sources import read_sources
 from telemetry.store.run_directory import Manifest, RunDirectory
 from telemetry.wire.gates import GateResult
@@ -78,6 +79,7 @@ def find_result(
             source="file",
             source_reason=elsewhere,
             sources=sources,
+            imported=read_imported(run),
             gates=gates,
             early_rule=early_rule,
         )

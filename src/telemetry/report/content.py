@@ -21,6 +21,7 @@ from telemetry.report.backends import backends
 from telemetry.report.brief import masked
 from telemetry.report.distributions import distributions
 from telemetry.report.gates import gate_lines, tally
+from telemetry.report.imported import imported
 from telemetry.report.nodes import nodes
 from telemetry.report.over_time import busiest, courses, each_over_time
 from telemetry.report.request_summary import request_sections
@@ -104,6 +105,7 @@ def _summary(report: Report, *, full: bool) -> Iterator[Section]:
     yield gauges(report.snapshot, most=most)
     if full:
         yield machine(report.snapshot)
+    yield imported(report, full=full)
     yield progress(report.snapshot) if full else brief.progress(report.snapshot)
 
 

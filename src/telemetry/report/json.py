@@ -13,7 +13,7 @@ import msgspec
 from telemetry.common.formatting import printable_json
 from telemetry.report import brief
 from telemetry.store.final_snapshot import strict_json
-from telemetry.wire import gates, pictures, report, snapshot, sources
+from telemetry.wire import gates, imported, pictures, report, snapshot, sources
 from telemetry.wire.report import Report
 from telemetry.wire.version import SCHEMA
 
@@ -43,7 +43,7 @@ def render_json(report: Report) -> str:
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _LEFT_OUT: Final = ("default", "propertyNames")
 """Keys: all names are in the output, so no default applies; msgspec describes enums of names only from 0.23 on."""
-_HOMES: Final = (gates, pictures, report, snapshot, sources)
+_HOMES: Final = (gates, imported, pictures, report, snapshot, sources)
 
 
 def json_schema() -> dict[str, Any]:

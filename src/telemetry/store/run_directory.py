@@ -157,7 +157,7 @@ class RunDirectory:
         """
         with suppress(ValueError):  # raised for text that can't be a path; then it is not a run directory either
             path = Path(os.path.realpath(path))
-        if not _is_run(path):
+        if not is_run(path):
             raise RunDirectoryError(
                 f"{path} is not a run directory", hint=f"it contains neither {MANIFEST} nor {FINAL}"
             )
@@ -363,10 +363,10 @@ def resolve(spec: str | Path, root: Path) -> RunDirectory:
     path = Path(spec)
     if path.name in (FINAL, MANIFEST) and path.is_file():
         return RunDirectory.open(path.parent)
-    if _is_run(path):
+    if is_run(path):
         return RunDirectory.open(path)
     text = str(spec)
-    if text == LATEST and _is_run(root / LATEST):
+    if text == LATEST and is_run(root / LATEST):
         return RunDirectory.open(root / LATEST)
     runs = list_runs(root)
     for run in runs:
@@ -454,7 +454,7 @@ def _age(run: RunDirectory) -> tuple[int, int]:
     return run.started_ns, changed_ns
 
 
-def _is_run(path: Path) -> bool:
+def is_run(path: Path) -> bool:
     """Return whether a path is a run directory. Raises RunDirectoryError if this user may not look into it."""
     try:
         if (path / MANIFEST).is_file() or (path / FINAL).is_file():

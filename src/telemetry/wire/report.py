@@ -12,6 +12,7 @@ from msgspec import Struct
 from telemetry.errors import UsageError
 from telemetry.wire.feeds import missing_messages, tells_interruption
 from telemetry.wire.gates import GateResult
+from telemetry.wire.imported import ImportedFile
 from telemetry.wire.pictures import Pictures, StepCurve
 from telemetry.wire.snapshot import (
     TERMINAL,
@@ -338,6 +339,8 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
     gates: list[GateResult] = []
     sources: list[SourceStat] = []
     """Runs that were merged into this one; empty for any other run."""
+    imported: ImportedFile | None = None
+    """The file of another tool that the run was made from; null for a run that was recorded."""
     requests: list[RequestFigures] = []
     """Requests by kind and labels, if there are request counters."""
     spans: list[SpanSpread] = []
@@ -379,7 +382,7 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
     def directory(self) -> str:
         return self.snapshot.directory
 
-    def counter(self, name: str, **labels: str) -> CounterStat:
+    def counter(self, name: str, /, **labels: str) -> CounterStat:
         """Return the counter of this name and exactly these labels. Raise KeyError if there is none.
 
         Example:
@@ -387,7 +390,7 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
         """
         return _pick(self.snapshot.counters, name, labels)
 
-    def gauge(self, name: str, **labels: str) -> GaugeStat:
+    def gauge(self, name: str, /, **labels: str) -> GaugeStat:
         """Return the gauge of this name and exactly these labels. Raise KeyError if there is none.
 
         Example:
@@ -395,7 +398,7 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
         """
         return _pick(self.snapshot.gauges, name, labels)
 
-    def series(self, name: str, **labels: str) -> SeriesStat:
+    def series(self, name: str, /, **labels: str) -> SeriesStat:
         """Return the series of this name and exactly these labels. Raise KeyError if there is none.
 
         Example:

@@ -36,7 +36,8 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Behave], None]:
 
 def test_every_command_of_the_table_exists() -> None:
     """Each command has a file in `cli/commands`, each file is a command, and each summary is one line."""
-    assert {module.name for module in iter_modules(commands.__path__)} == set(COMMANDS)
+    modules = {module.name for module in iter_modules(commands.__path__)}
+    assert modules == {main_module.module_of(command) for command in COMMANDS}
     assert all(summary and "\n" not in summary and not summary.endswith(".") for summary in COMMANDS.values())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shlex
 import sys
@@ -18,11 +19,13 @@ from telemetry.wire.exit_codes import Exit
 
 if TYPE_CHECKING:
     from telemetry.judge.compare import Comparison
+    from telemetry.report.other_tools import ToolColumn
     from telemetry.store.calibrations import Calibration, Command
     from telemetry.wire.report import Report
 
 FORMATS: Final = formats_of("comparison")
 STEM: Final = "comparison"
+_FORMS_OF_TOOLS: Final = ("text", "json", "md")
 _FRACTION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+) ?(%?)")
 
 
@@ -44,6 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     find_run.add_dir_argument(parser)
     parser.add_argument("--last", type=int, metavar="N", help="use only the newest N runs of a name")
     add_output_arguments(parser, FORMATS, STEM)
+    parser.add_argument(
+        "--tools",
+        action="store_true",
+        help="show what several tools say of one load, and why they differ; A are runs, or result files, which are "
+        "imported",
+    )
     parser.add_argument(
         "--metric",
         action="append",
@@ -85,6 +94,8 @@ def run(args: argparse.Namespace) -> int:
     from telemetry.store.calibrations import read_calibration
 
     wanted = outputs(args.formats, args.files, FORMATS, STEM)
+    if args.tools:
+        return _compare_tools(args, wanted)
     options = Options(
         min_effect=args.min_effect,
         directions=Directions(lower=args.lower_is_better, higher=args.higher_is_better),
@@ -113,6 +124,52 @@ def run(args: argparse.Namespace) -> int:
     for output in wanted:
         _write(comparison, output, whole=whole)
     return _code(comparison) if args.fail_on else Exit.OK
+
+
+def _compare_tools(args: argparse.Namespace, wanted: Sequence[Output]) -> int:
+    """Write one table of many tools. Raises UsageError."""
+    from telemetry.report.other_tools import render_tools, tools_json, with_different_titles
+
+    if unfit := [output.form for output in wanted if output.form not in _FORMS_OF_TOOLS]:
+        raise UsageError(
+            f"--tools does not work with the format {unfit[0]}", hint=f"use {', '.join(_FORMS_OF_TOOLS)}"
+        )
+    specs = [*args.before, *args.after]
+    if len(specs) < 2:
+        raise UsageError("--tools needs two results or more", hint=f"telemetry compare --tools {specs[0]} OTHER")
+    columns = with_different_titles(
+        [_tool_column(spec, args.dir) for spec in specs], [Path(spec).name for spec in specs]
+    )
+    make_folders(wanted)
+    for output in wanted:
+        if output.form == "json":
+            text = json.dumps(tools_json(columns), indent=2, ensure_ascii=False) + "\n"
+        else:
+            to_file = output.path is not None
+            text = render_tools(
+                columns,
+                console.PIPED_WIDTH if to_file else console.width(sys.stdout),
+                is_markdown=output.form == "md",
+                color=not to_file and console.color(sys.stdout),
+            )
+        write(text, output.path)
+    return Exit.OK
+
+
+def _tool_column(spec: str, flag: str | None) -> ToolColumn:
+    """Return the column of a run, or of a result file, which becomes a run."""
+    from telemetry.cli.commands.import_ import import_file
+    from telemetry.config import load
+    from telemetry.report.other_tools import tool_column
+    from telemetry.store.run_directory import RunDirectory, is_run, resolve
+
+    root, path = find_run.root_directory(flag), Path(spec)
+    if path.exists() and not is_run(path):
+        directory = RunDirectory.open(Path(import_file(path, load({"run.dir": flag}).config).snapshot.directory))
+        console.say(f"imported {path} as {directory.path}")
+    else:
+        directory = resolve(spec, root)
+    return tool_column(_report(directory.path, whole=False), directory)
 
 
 def fraction(text: str) -> float:

@@ -44,6 +44,10 @@ def built_in(group: str) -> Mapping[str, str]:
         from telemetry.integrations.feeds import BUILT_IN as FEEDS
 
         return FEEDS
+    if group == "importers":
+        from telemetry.compat.importers.registry import BUILT_IN as IMPORTERS
+
+        return IMPORTERS
     from telemetry.integrations.capture.captures import BUILT_IN as CAPTURES
 
     return CAPTURES
@@ -123,10 +127,17 @@ def _load_capture(plugin: Plugin) -> Any:
     return load_capture(plugin)
 
 
+def _load_importer(plugin: Plugin) -> Any:
+    from telemetry.compat.importers.registry import load
+
+    return load(plugin.name)
+
+
 _LOADERS: Final[Mapping[str, Callable[[Plugin], Any]]] = {
     "backends": _load_backend,
     "collectors": _load_collector,
     "feeds": _load_feed,
     "integrations": _load_capture,
+    "importers": _load_importer,
 }
 """Group → function that imports a plug-in and checks its form. Raises TelemetryError."""

@@ -132,11 +132,14 @@ class EndedLog(Locked):
             self.flush()
         self.flush()
 
-    def flush(self) -> None:
-        """Make records of a bounded number of requests. Without room for records, leave the requests out."""
+    def flush(self) -> bool:
+        """Make records of a bounded number of requests. Without room for records, leave the requests out.
+
+        Return False if no request has ended since the last call.
+        """
         backlog = self._backlog
         if backlog is None or not (self._waiting or self._left_out):
-            return
+            return False
         with self._lock:
             ended = self._waiting[: limits.REQUESTS_A_TURN]
             del self._waiting[: len(ended)]
@@ -144,7 +147,7 @@ class EndedLog(Locked):
                 len(backlog.records) > limits.RECORDS_BUFFERED // _ROOM
             ):
                 self._left_out.update(map(_family_of, ended))
-                return
+                return True
             by_family: dict[Family, list[EndedRequest]] = {family: [] for family in self._left_out}
             for each in ended:
                 by_family.setdefault(_family_of(each), []).append(each)
@@ -152,6 +155,7 @@ class EndedLog(Locked):
             for family, entries in by_family.items():
                 backlog.records.extend(_records(family, entries, left_out[family]))
                 self._logged(len(entries) + left_out[family])
+        return True
 
 
 class _Labels(dict[str, str]):

@@ -128,6 +128,15 @@ class InFlight:
 
     # --- for this package ------------------------------------------------------------------------
 
+    def fail_untimed(self, reason: str, at: int) -> None:
+        """Fail a request of which nobody knows how long it took. Only the failure is recorded."""
+        family = self._family
+        if family.claim(self, None) is not None:
+            if family.log.wanted:
+                self._log("failed", reason, at, None, family.log.number())
+            family.put((family.labelled(words.FAILED, reason), at, 1.0))
+            self._let_go(at)
+
     def expire(self, now_ns: int, *, logged: bool) -> tuple[float, int, float] | None:
         """End a request without outcome and return its row. Return None if another thread has just ended it.
 

@@ -22,6 +22,7 @@ GROUPS: Final = {
     "collectors": "telemetry.collectors",
     "feeds": "telemetry.feeds",
     "integrations": "telemetry.integrations",
+    "importers": "telemetry.importers",
 }
 """Group of plug-ins → group of entry points."""
 NOUNS: Final = {
@@ -29,6 +30,7 @@ NOUNS: Final = {
     "collectors": "collector",
     "feeds": "feed",
     "integrations": "capture",
+    "importers": "importer",
 }
 """Group of plug-ins → one of them, in messages."""
 

@@ -30,6 +30,7 @@ from telemetry.report.html.sections import content as below_title
 from telemetry.report.html.series import series_data
 from telemetry.report.html.steps import steps_section
 from telemetry.report.html.stragglers import stragglers_section
+from telemetry.report.imported import imported
 from telemetry.report.nodes import nodes, not_well
 from telemetry.report.over_time import busiest
 from telemetry.report.requests import late
@@ -221,6 +222,7 @@ def _tables(report: Report) -> Iterator[Part]:
         ("producers", accounting.producers(report)),
         ("backends", backends(report)),
         *sources,
+        ("imported", imported(report)),
         ("parameters", content.params(snapshot)),
         ("environment", replace(surroundings, notes=[])),
         ("masked", masked(snapshot)),

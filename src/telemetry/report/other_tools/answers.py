@@ -90,6 +90,8 @@ class Answers:
     """For each chunk the time since the one before; 0 for the first chunk of a request."""
     chunk_tokens: NDArray[Any]
     """Tokens of each chunk; 1 if unknown."""
+    measured_ns: int | None = None
+    """Duration that the tool measured itself. None: from the first issue to the last end."""
 
     def __len__(self) -> int:
         return int(self.completed.size)
@@ -112,7 +114,9 @@ class Answers:
 
     @property
     def span_ns(self) -> int:
-        """Time from the first issue to the last end; 0 without requests."""
+        """Time that the tool measured, else from the first issue to the last end; 0 without requests."""
+        if self.measured_ns is not None:
+            return self.measured_ns
         return int(self.ended_ns.max() - self.issued_ns.min()) if len(self) else 0
 
     @property

@@ -58,13 +58,19 @@ class _Choice:
 
 
 def select(
-    report: Report, directory: RunDirectory, name: str = "", goodput: Mapping[str, Mapping[str, int]] | None = None
+    report: Report,
+    directory: RunDirectory,
+    name: str = "",
+    goodput: Mapping[str, Mapping[str, int]] | None = None,
+    *,
+    needs_output: bool = True,
 ) -> Selection:
     """Read the requests of one kind from the request log. Blocks on the disk.
 
     `name` is that of a kind, or kind{label=value,…}, where a label may be the tracking window. The default is the
     only kind. Requests outside of tracking windows are left out if there are windows. A report of a time range
     covers the requests that were issued in it. `goodput` has limits by kind, in place of those of the run.
+    `needs_output` is True for a tool that measures the output of requests.
 
     Raises UsageError if the run has no request log or no such requests, RunDirectoryError if the log can't be read.
     """
@@ -77,7 +83,7 @@ def select(
     answers = collector.answers()
     if not len(answers):
         raise UsageError(f"the request log has no requests of {choice.name}" + _in_range(report))
-    if not answers.chunks.any():
+    if needs_output and not answers.chunks.any():
         raise UsageError(
             f"no request of {choice.name} has any output, so there is nothing that the tool could measure",
             hint="report output with request.first(), request.chunk() or complete(output_tokens=…)",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -27,6 +27,8 @@ Figures = dict[str, Any]
 
 LIMITS: Final = ("ttft", "tpot", "e2el")
 """Keys of limits that this tool knows."""
+PERCENTILES: Final = (25, 50, 75, 90, 95, 99, 99.9)
+"""Percentiles that users ask it for with --metric-percentiles."""
 _SECTIONS: Final = (
     ("ttft", "TTFT", "Time to First Token"),
     ("tpot", "TPOT", "Time per Output Token (excl. 1st token)"),
@@ -35,7 +37,7 @@ _SECTIONS: Final = (
 )
 
 
-def figures(answers: Answers, limits: Mapping[str, int]) -> Figures:
+def figures(answers: Answers, limits: Mapping[str, int], percentiles: Sequence[float] = (99,)) -> Figures:
     """Return the figures of its JSON. Limits with other keys than its own have no effect."""
     done = answers.chosen(answers.completed & answers.has_output)
     tokens = np.where(done.output_tokens > 0, done.output_tokens, 1.0)
@@ -77,7 +79,7 @@ def figures(answers: Answers, limits: Mapping[str, int]) -> Figures:
             f"mean_{key}_ms": mean,
             f"median_{key}_ms": median(values),
             f"std_{key}_ms": std,
-            f"p99_{key}_ms": linear(values, 99),
+            **{f"p{percentile:g}_{key}_ms": linear(values, percentile) for percentile in percentiles},
         }
     return metrics
 

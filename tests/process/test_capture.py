@@ -187,5 +187,15 @@ def test_the_list_names_every_capture(ground: Ground) -> None:
     code, out, _ = ground.run("capture")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()] == [
-        *("lightning", "logging", "rl_insight", "tensorboard", "torchrun", "transformers", "verl", "wandb")
+        *(
+            "lightning",
+            "locust",
+            "logging",
+            "rl_insight",
+            "tensorboard",
+            "torchrun",
+            "transformers",
+            "verl",
+            "wandb",
+        )
     ]

@@ -12,6 +12,7 @@ from telemetry.wire.exit_codes import Exit
 
 SUMMARIES: Final = {
     "lightning": "metrics that Lightning modules log, hyperparameters, checkpoints",
+    "locust": "requests, users and marks of a load test with Locust",
     "logging": "warnings and errors of Python's logging, as marks",
     "rl_insight": "counters, gauges, histograms and traces of rl-insight",
     "tensorboard": "all that SummaryWriter of torch and tensorboardX gets",

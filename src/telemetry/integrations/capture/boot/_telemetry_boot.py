@@ -21,6 +21,7 @@ _IN_PACKAGE = "integrations/capture/boot/_telemetry_boot.py"
 
 TRIGGERS = {
     "lightning": ("lightning.pytorch.trainer.trainer", "pytorch_lightning.trainer.trainer"),
+    "locust": ("locust.env",),
     "logging": ("logging",),
     "rl_insight": ("rl_insight.client", "rl_insight.utils"),
     "tensorboard": ("torch.utils.tensorboard.writer", "tensorboardX.writer"),

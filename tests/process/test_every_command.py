@@ -46,6 +46,7 @@ FINISHED: dict[str, tuple[str, str]] = {
     "curve": ("curve one two --by users", r"users"),
     "merge": ("merge one two --force --name both", r"both"),
     "import": ("import values.csv --columns time=when,value=ms --name values", r"complete: values, 2 of 2 events"),
+    "seal": ("seal one -o card.svg", r"^sha256 [0-9a-f]{64}$"),
     "open": ("open one --no-browser", r"/runs/one-.*/report\.html$"),
     "timeline": ("timeline one -o -", r'"name":"work"'),
     "export": ("export one --to jsonl", r"jsonl +done"),
@@ -76,6 +77,7 @@ BY_THEMSELVES = {
     "sweep",
     "calibrate",
     "ab",
+    "verify",
 }
 
 
@@ -119,6 +121,13 @@ def test_a_command_on_finished_runs(site: Ground, command: str) -> None:
     code, out, err = site.run(*words.split())
     assert code == 0, (out, err)
     assert re.search(printed, out + err, re.MULTILINE), (out, err)
+
+
+def test_verify(site: Ground) -> None:
+    """A card is verified against its run."""
+    assert site.run("seal", "two", "-o", "two.svg")[0] == 0
+    code, out, err = site.run("verify", "two.svg", "two")
+    assert (code, out.splitlines()[-1]) == (0, "verified: card, files and figures"), err
 
 
 def test_sweep(site: Ground) -> None:

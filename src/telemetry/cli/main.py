@@ -45,6 +45,8 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "export": "send a live or finished run to trackers, monitors or files",
         "merge": "merge several finished runs into one",
         "import": "make runs from the result files of other tools",
+        "seal": "write a card of a run that others can verify: SVG, Markdown",
+        "verify": "check that a card is unchanged, and is true of its run",
     },
     "decide": {
         "gate": "check conditions on a run: pass, fail or inconclusive",

@@ -69,7 +69,7 @@ def recover(
             return Recovered(result, written=False, refinable=_refinable(result, directory))
         keep_small()
         fold, warnings = _fold(directory, claimed.manifest, config, on_progress)
-        snapshot = _conclude(directory, fold, [*doubts, *warnings], on_progress)
+        snapshot = conclude(directory, fold, [*doubts, *warnings], on_progress)
         if result is not None:
             snapshot = _refined(result, snapshot)
         write_final(snapshot, [directory.final])
@@ -164,7 +164,8 @@ def _damage(directory: RunDirectory) -> Iterator[str]:
             yield f"can't read {number_of(damaged, 'byte')} of {path}"
 
 
-def _conclude(directory: RunDirectory, fold: Fold, warnings: list[str], on_progress: OnProgress) -> MetricsSnapshot:
+def conclude(directory: RunDirectory, fold: Fold, warnings: list[str], on_progress: OnProgress) -> MetricsSnapshot:
+    """Return the result of a run by its fold, with exact percentiles."""
     numbers = fold.numbers
     run_status = RunStatus.of(numbers.run, epoch="", directory=carriable(str(directory.path)))
     run_status.follow(fold.how_it_ended())

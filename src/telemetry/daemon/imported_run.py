@@ -341,7 +341,7 @@ def _request_actions(
         [] if len(requests.parts) < _SEVERAL else [_part(recording, requests.name, part) for part in requests.parts]
     )
     of_parts, untimed = requests.of_parts, requests.untimed
-    columns = list(zip(series, requests.values, strict=True))
+    values, width = requests.values, len(series)
     in_flight: dict[int, Request] = {}
     starts, firsts, failures, reasons = requests.starts, requests.firsts, requests.failures, requests.reasons
     input_tokens, output_tokens = requests.input_tokens, requests.output_tokens
@@ -358,8 +358,7 @@ def _request_actions(
             return
         if parts:
             parts[of_parts[row]]((at_ns - starts[row] - shift_ns) / _NS_PER_MS, at_ns)
-        for record, values in columns:
-            value = values[row]
+        for record, value in zip(series, values[row * width : (row + 1) * width], strict=True):
             if value == value:  # noqa: PLR0124 – not NaN
                 record(value, at_ns)
         if first_ns != UNKNOWN:

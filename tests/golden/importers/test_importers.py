@@ -57,7 +57,7 @@ def test_damaged_samples_are_read_or_refused(tool: str, tmp_path: Path) -> None:
         _damage(sample, path, randomness)
         try:
             read_results(path, tool, columns(tool))
-            if number % 30 == 0:  # what can be read can be played
+            if number % 60 == 0:  # what can be read can be played
                 import_file(path, load_config({"run.dir": str(tmp_path / "runs")}).config, tool, columns(tool))
         except UsageError as error:
             errors.append(str(error))

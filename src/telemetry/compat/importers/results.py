@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Final, Literal
@@ -35,7 +35,8 @@ class RequestColumns:
         """For each request the place of its part in `parts`."""
         self.parts: list[str] = []
         """Parts of the load, such as endpoints. The durations of each are a series of its own."""
-        self.values = tuple(array("d") for _ in figures)
+        self.values = array("d")
+        """Values of all figures, request after request."""
         self.chunks = array("q")
         """Times of all chunks, request after request."""
         self.chunk_ends = array("q")
@@ -54,7 +55,7 @@ class RequestColumns:
         failure: str = "",
         part: str = "",
         first_ns: int = UNKNOWN,
-        chunks_ns: Iterable[int] = (),
+        chunks_ns: Sequence[int] = (),
         input_tokens: int = UNKNOWN,
         output_tokens: int = UNKNOWN,
         values: Sequence[float] = (),
@@ -75,10 +76,13 @@ class RequestColumns:
         self.input_tokens.append(input_tokens)
         self.output_tokens.append(output_tokens)
         self.failures.append(_place(failure, self.reasons, self._places) if failure else UNKNOWN)
-        self.of_parts.append(_place(part, self.parts, self._parts))
-        for column, value in zip(self.values, values, strict=True):
-            column.append(value)
-        self.chunks.extend(chunks_ns)
+        place = self._parts.get(part)
+        self.of_parts.append(_place(part, self.parts, self._parts) if place is None else place)
+        if len(values) != len(self.figures):
+            raise ValueError(f"a request has {len(values)} of {len(self.figures)} figures")
+        self.values.extend(values)
+        if chunks_ns:
+            self.chunks.extend(chunks_ns)
         self.chunk_ends.append(len(self.chunks))
 
 

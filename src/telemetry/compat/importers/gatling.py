@@ -20,7 +20,6 @@ _RUN, _REQUEST, _USER, _GROUP, _ERROR = range(5)
 _RUN_START: Final = b"\0\0\0\0"
 """Kind of the first record, and the upper bytes of the length of the version in it."""
 _STRING_BYTES: Final = 1 << 24
-_LATIN_1: Final = 0
 
 
 def recognizes(file: ResultFile) -> bool:

@@ -7,10 +7,12 @@ the run. Values of an interval are in its middle. Those that wrk2 prints are in 
 from __future__ import annotations
 
 import re
+import zlib
 from array import array
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from telemetry.compat.importers.hdr_payload import recorded
 from telemetry.compat.importers.result_file import ResultFile, ns_of
 from telemetry.compat.importers.results import Results
 
@@ -26,7 +28,8 @@ _TIME: Final = re.compile(r"#\[(StartTime|BaseTime): *([\d.]+)")
 _RUNNING: Final = re.compile(r"Running (\d+)(s|m|h) test @ (\S+)")
 _PERCENTILE: Final = re.compile(r"\s*([\d.]+)%\s+([\d.]+)(us|ms|s|m)$")
 _COUNTED: Final = re.compile(r"\s*(\d+) requests in ([\d.]+)(ms|s|m|h), ")
-_RATE: Final = re.compile(r"(Requests|Transfer)/sec:\s+([\d.]+)")
+_RATE: Final = re.compile(r"(Requests|Transfer)/sec:\s+([\d.]+)(B|KB|MB|GB)?")
+_BYTES: Final = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 _ERRORS: Final = re.compile(r"\s*(Non-2xx or 3xx responses|Socket errors): (.*)")
 _SECONDS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3_600.0}
 _DATED_S: Final = 1e8
@@ -60,12 +63,14 @@ def _read_printed(file: ResultFile, results: Results) -> None:
     for line in lines:
         if (running := _RUNNING.match(line)) is not None:
             end_ns, name, unit = ns_of(float(running[1]) * _SECONDS[running[2]]), "latency", "ms"
-            results.name = "wrk"
+            results.tool, results.name = "wrk", "wrk"
             results.param("url", running[3])
             results.mark(0, "load began")
             results.mark(end_ns, "load ended")
         elif "Uncorrected Latency" in line:
             name = "uncorrected_latency"
+        elif "(HdrHistogram - Recorded Latency)" in line:
+            results.tool = results.name = "wrk2"
         elif _HEADER.match(line):
             rows, end = _rows(lines)
             for key, value in _FIGURE.findall(" ".join([end, *(next(lines, "") for _ in range(2))])):
@@ -73,7 +78,9 @@ def _read_printed(file: ResultFile, results: Results) -> None:
             _add_rows(rows, results, name, unit, end_ns)
         else:
             _state(line, name, results)
-    if not unit:
+    if unit:
+        results.lacks("single requests: it prints counts of their latencies")
+    else:
         results.lacks("the unit of the values: the file does not have it")
     if results.instruments:
         results.lacks("when the values were recorded: all are shown at the end")
@@ -87,7 +94,7 @@ def _state(line: str, name: str, results: Results) -> None:
         results.measured_s = float(counted[2]) * _SECONDS[counted[3]]
         results.state("requests", int(counted[1]))
     elif (rate := _RATE.match(line)) is not None:
-        results.state(f"{rate[1]}/sec", float(rate[2]), "/s")
+        results.state(f"{rate[1]}/sec", float(rate[2]) * _BYTES.get(rate[3], 1), "B/s" if rate[3] else "/s")
     elif (errors := _ERRORS.match(line)) is not None:
         results.mark(results.marks[-1][0] if results.marks else 0, f"{errors[1]}: {errors[2]}")
 
@@ -129,8 +136,6 @@ def _add(  # noqa: PLR0917
 
 def _read_log(file: ResultFile, results: Results) -> None:
     """Read the values of each interval. Times are relative if the log has a base time."""
-    from hdrh.histogram import HdrHistogram
-
     times: dict[str, float] = {}
     results.lacks("the unit of the values: the file does not have it")
     results.lacks("times within an interval: its values are in its middle")
@@ -142,19 +147,11 @@ def _read_log(file: ResultFile, results: Results) -> None:
         tag, line = line[4:].split(",", 1) if line.startswith("Tag=") else ("", line)  # noqa: PLW2901
         try:
             start, length, _, data = line.split(",")
-            histogram = HdrHistogram.decode(data)
-        except Exception as error:  # the package raises errors of its own, and those of zlib and base64
+            counts = list(recorded(data))
+        except (ValueError, zlib.error) as error:
             raise ValueError(f"line {number} is no interval of a histogram log: {error}") from error
         start_s = float(start) + (times.get("BaseTime", 0.0) if float(start) < _DATED_S else 0.0)
         results.is_dated = results.is_dated and start_s >= _DATED_S
         middle_ns = ns_of(start_s) + ns_of(length) // 2
-        for item in histogram.get_recorded_iterator():
-            _add(
-                results,
-                "value",
-                "",
-                tag,
-                middle_ns,
-                float(item.value_iterated_to),
-                item.count_added_in_this_iter_step,
-            )
+        for value, count in counts:
+            _add(results, "value", "", tag, middle_ns, float(value), count)

@@ -128,7 +128,7 @@ def read_results(
             raise
         raise refuse_unknown(error, path, importer.TOOL) from error
     origin = ImportedFile(
-        tool=importer.TOOL,
+        tool=results.tool or importer.TOOL,
         version=results.version,
         file=str(file.path),
         size=size,

@@ -118,6 +118,8 @@ class Results:
     def __init__(self) -> None:
         self.name = ""
         """Name of the run in the file, such as that of a scenario or a model."""
+        self.tool = ""
+        """Name of the tool, if the importer reads files of several."""
         self.version = ""
         """Version of the tool, if the file has it."""
         self.started_ns: int | None = None

@@ -125,7 +125,7 @@ DEFINITIONS: Final[dict[str, Definition]] = {
         latency="sending to the last byte, with connecting",
         percentile="the first value that reaches round(p · n), in whole ms",
         failures=_ALL,
-        rate="first issue to last end",
+        rate="the time that its summary measured",
     ),
     "Gatling": Definition(
         latency="sending to the last byte, with connecting, in whole ms",
@@ -174,7 +174,7 @@ DEFINITIONS: Final[dict[str, Definition]] = {
         percentile="upper end of a histogram's bucket",
         failures="in all durations",
         rate="the whole run, warm-up included",
-        warm_up="the first 10 s are in no latency",
+        warm_up="after 10 s of a longer run, the latencies before are left out",
     ),
     "vLLM": Definition(
         latency="sending to the last chunk",

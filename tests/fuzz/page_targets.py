@@ -71,6 +71,7 @@ def _seeds() -> list[bytes]:
         b'# TYPE s summary\ns{quantile="0.5"} NaN\ns_sum 3\ns_count 2 1700000000000\n',
         b'# TYPE c counter\nc_total 1e6 # {id="a"} 1 1.5\nc_created 1.7e9\n# EOF\n',
         b'# TYPE i info\ni_info{a="b\\n\\"\\\\"} 1\n',
+        b'# TYPE "a.b" counter\n{"a.b","c.d"="e",f="g"} 1\n',
     ]
 
 

@@ -244,6 +244,15 @@ def test_a_signature_by_minisign(site: Ground) -> None:
     assert verified(site, "mini.svg", "--signers", "key.signers")[0] == 1
 
 
+def test_a_signature_by_minisign_needs_the_public_key(site: Ground) -> None:
+    """Without it, anything could stand for the signature, so the card is not verified. All else is checked."""
+    seal = checked((site.folder / "job.svg").read_text())
+    (site.folder / "unchecked.svg").write_text(drawn(seal.card, ".svg", "minisign AAAA"))
+    code, out = verified(site, "unchecked.svg", "job")
+    assert (code, "figures as recomputed" in out) == (1, True), out
+    assert out.splitlines()[-1] == "not verified: the signature is not checked: give --public-key KEY"
+
+
 def test_a_failed_command_is_on_the_card(site: Ground) -> None:
     """The card shows the failure before the completeness of the data."""
     site.run("run", "--name", "failed", "--", sys.executable, "job.py", "3")

@@ -335,7 +335,7 @@ def _request_actions(
     recording: Recording, requests: RequestColumns, shift_ns: int
 ) -> tuple[Callable[[int, int], object], Callable[[int, int], object]]:
     """Return what records the issue and the end of a request by its row."""
-    kind = recording.requests(requests.name)
+    kind = recording.requests(requests.name, slo=requests.slo)
     series = [recording.series(f"{requests.name}.{name}", unit).record for name, unit in requests.figures.items()]
     parts = (
         [] if len(requests.parts) < _SEVERAL else [_part(recording, requests.name, part) for part in requests.parts]
@@ -343,7 +343,7 @@ def _request_actions(
     of_parts, untimed = requests.of_parts, requests.untimed
     values, width = requests.values, len(series)
     in_flight: dict[int, Request] = {}
-    starts, firsts, failures, reasons = requests.starts, requests.firsts, requests.failures, requests.reasons
+    starts, firsts, failures, reasons = requests.starts, requests.firsts, requests.failures, [*requests.reasons]
     input_tokens, output_tokens = requests.input_tokens, requests.output_tokens
     chunks, chunk_ends = requests.chunks, requests.chunk_ends
 

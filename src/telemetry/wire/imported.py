@@ -40,7 +40,9 @@ class ImportedFile(Struct, frozen=True, kw_only=True):
     file: str = ""
     """Path of the file, as it was at the time of the import."""
     size: int = 0
+    """Size in bytes, with that of all files that were read with it."""
     sha256: str = ""
+    """SHA-256 of the file. For several, that of the lines `NAME SHA-256`, sorted by name."""
     measured_s: float | None = None
     """Duration by which the tool divides for its rates; null: the file does not have it."""
     unknown: list[str] = []

@@ -57,6 +57,9 @@ def run(args: argparse.Namespace) -> int:
     except Difference as difference:
         console.write(f"differs: {console.visible(str(difference))}\n")
         return Exit.ERROR
+    if seal.signature.startswith("minisign ") and args.public_key is None:
+        console.write("not verified: the signature is not checked: give --public-key KEY\n")
+        return Exit.ERROR
     console.write(f"verified: {'the card alone' if args.target is None else 'card, files and figures'}\n")
     return Exit.OK
 
@@ -141,7 +144,7 @@ def _ssh(message: Path, signature: Path, signers: str | None) -> str:
 
 def _minisign(message: Path, signature: Path, key: str | None) -> str:
     if key is None:
-        return "by minisign, not checked: give --public-key KEY"
+        return "by minisign, not checked"
     option = "-p" if Path(key).is_file() else "-P"
     return _call([program("minisign"), "-V", "-m", str(message), "-x", str(signature), option, key], message)
 

@@ -1,7 +1,9 @@
-"""A reader for pages in the Prometheus text format, version 0.0.4, and in OpenMetrics.
+"""A reader for pages in the Prometheus text format, up to version 1.0.0, and in OpenMetrics.
 
 A server repeats the names and labels of its series on every page. The reader parses each of them once, and later
 looks up the text in front of the value. Lines with a timestamp or an exemplar are parsed each time.
+
+A name with other characters than letters, digits, `_` and `:` is quoted: `{"http.requests", "a.b"="GET"} 1`.
 """
 
 from __future__ import annotations
@@ -13,10 +15,14 @@ from typing import Final, NamedTuple
 OPEN_METRICS: Final = "application/openmetrics-text"
 """Content type of OpenMetrics. All other pages are read as Prometheus text."""
 _NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
-_LABEL: Final = re.compile(r'[ \t]*([a-zA-Z_][a-zA-Z0-9_]*)[ \t]*=[ \t]*"([^"\\]*(?:\\.[^"\\]*)*)"[ \t]*')
+_QUOTED: Final = r'"([^"\\]*(?:\\.[^"\\]*)*)"'
+_LABEL: Final = re.compile(
+    rf"[ \t]*(?:([a-zA-Z_][a-zA-Z0-9_]*)[ \t]*(?==)|{_QUOTED}[ \t]*)(?:=[ \t]*{_QUOTED}[ \t]*)?"
+)
+"""A label, or a quoted name alone, which is that of the metric."""
 _SPACE: Final = re.compile(r"[ \t]*")
 _ESCAPE: Final = re.compile(r'\\([\\n"])')
-_MEANING: Final = re.compile(r"#[ \t]+(TYPE|UNIT)[ \t]+([^ \t]+)[ \t]+([^ \t]+)")
+_MEANING: Final = re.compile(rf'#[ \t]+(TYPE|UNIT)[ \t]+(?:{_QUOTED}|([^" \t][^ \t]*))[ \t]+([^ \t]+)')
 _MS: Final = 1e-3
 _KNOWN_LEAST: Final = 1_000
 _KNOWN_TIMES: Final = 2
@@ -93,17 +99,20 @@ class PageReader:
     def _sample(self, line: str, seconds: float) -> PageSample | None:
         """Parse a line; None if it is malformed."""
         line = line.strip()
-        name = _NAME.match(line)
-        if name is None:
-            return None
-        at = _after_space(line, name.end())
+        bare = _NAME.match(line)
+        name, end = (bare[0], bare.end()) if bare is not None else ("", 0)
+        at = _after_space(line, end)
         labels: dict[str, str] = {}
         if line.startswith("{", at):
             at += 1
             while (label := _LABEL.match(line, at)) is not None:
-                if label[1] in labels:
+                key = label[1] or _unescaped(label[2])
+                if not key or key in labels or (label[3] is None and name):
                     return None
-                labels[label[1]] = _unescaped(label[2])
+                if label[3] is None:
+                    name = key
+                else:
+                    labels[key] = _unescaped(label[3])
                 at = label.end()
                 if not line.startswith(",", at):
                     break
@@ -113,16 +122,16 @@ class PageReader:
                 return None
             at += 1
         else:
-            at = name.end()
+            at = end
         numbers = line[at:].partition("#")[0].split()
-        if not 1 <= len(numbers) <= 2 or "_" in line[at:].partition("#")[0]:
+        if not name or not 1 <= len(numbers) <= 2 or "_" in line[at:].partition("#")[0]:
             return None
         try:
             value = float(numbers[0])
             time_s = float(numbers[1]) * seconds if len(numbers) > 1 else None
         except ValueError:
             return None
-        return PageSample(self._series(line[:at], name[0], labels), value, time_s)
+        return PageSample(self._series(line[:at], name, labels), value, time_s)
 
     def _series(self, text: str, name: str, labels: dict[str, str]) -> PageSeries:
         series = self._known.get(text)
@@ -140,7 +149,8 @@ def _note(page: Page, line: str) -> None:
     """Note the type or unit that a comment states."""
     match = _MEANING.match(line)
     if match is not None:
-        (page.types if match[1] == "TYPE" else page.units)[match[2]] = match[3].strip()
+        name = match[3] or _unescaped(match[2])
+        (page.types if match[1] == "TYPE" else page.units)[name] = match[4].strip()
 
 
 def _after_space(line: str, at: int) -> int:

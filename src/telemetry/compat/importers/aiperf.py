@@ -131,3 +131,5 @@ def _read_settings(config: Mapping[str, Any], results: Results) -> None:
     results.param("streaming", endpoint.get("streaming"))
     for name in ("type", "requests", "duration", "concurrency", "rate"):
         results.param(f"load_{name}", phases[-1].get(name))
+    if results.requests and (goodput := config.get("slos")):
+        results.limit("llm", goodput)

@@ -6,6 +6,7 @@ a group took is a series, and no request: its requests are in the log, too.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import BinaryIO, Final
 
 from telemetry.compat.importers.result_file import ResultFile, ns_of
@@ -31,17 +32,20 @@ def recognizes(file: ResultFile) -> bool:
 
 
 def read(file: ResultFile, results: Results) -> None:
-    """Read the log."""
+    """Read the log, as far as its records are whole."""
     log, events = _log(file), _Events(results)
-    if log.head.startswith(_RUN_START):
-        _read_binary(log, events)
-    else:
-        _read_text(log, events)
+    read_log = _read_binary if log.head.startswith(_RUN_START) else _read_text
+    try:
+        read_log(log, events)
+    except EOFError:
+        if not results.version:
+            raise
+        results.is_interrupted = True
+        results.lacks("what came after the last whole record: the file ends within one")
 
 
 def _log(file: ResultFile) -> ResultFile:
-    log = file.member("simulation.log", "simulation.log.gz") if file.is_folder else file
-    return log or file
+    return file.member("simulation.log", "simulation.log.gz") or file
 
 
 class _Events:
@@ -49,7 +53,7 @@ class _Events:
 
     def __init__(self, results: Results) -> None:
         self.results = results
-        self._users: dict[str, int] = {}
+        self._users: Counter[str] = Counter()
         self._requests = results.requests_of("http")
 
     def run(self, version: str, simulation: str, description: str) -> None:
@@ -59,7 +63,7 @@ class _Events:
 
     def user(self, scenario: str, is_start: bool, at_ms: int) -> None:
         scenario = self.results.label("scenario", scenario)
-        self._users[scenario] = self._users.get(scenario, 0) + (1 if is_start else -1)
+        self._users[scenario] += 1 if is_start else -1
         users = self.results.values_of("gauge", "users", "", {"scenario": scenario})
         users.add(_ns(at_ms), float(self._users[scenario]))
 
@@ -94,9 +98,11 @@ def _failure(message: str) -> str:
 
 
 def _read_text(log: ResultFile, events: _Events) -> None:
-    for number, line in enumerate(log.text_lines(), 1):
+    for number, line in enumerate(log.lines(), 1):
+        if not line.endswith(b"\n"):
+            raise EOFError("the file ends within a record")
         try:
-            _take(line.split("\t"), events)
+            _take(line.decode("utf-8-sig", "replace").rstrip("\r\n").split("\t"), events)
         except (ValueError, IndexError) as error:
             raise ValueError(f"line {number} is no record of Gatling 3: {error}") from error
 
@@ -175,25 +181,18 @@ def _read_binary(log: ResultFile, events: _Events) -> None:
         for _ in range(data.number()):
             data.take(data.number())  # an assertion
         while kind := file.read(1):
-            try:
-                _take_record(kind[0], data, events, scenarios, origin_ms)
-            except EOFError:
-                events.results.is_interrupted = True
-                events.results.lacks("what came after the last whole record: the file ends within one")
-                return
+            _take_record(kind[0], data, events, scenarios, origin_ms)
 
 
 def _take_record(kind: int, data: _Binary, events: _Events, scenarios: list[str], origin_ms: int) -> None:
     if kind == _REQUEST:
-        path, name = data.path(), data.cached_text()
+        path = " / ".join(filter(None, (data.path(), data.cached_text())))
         start_ms, end_ms = origin_ms + data.number(), origin_ms + data.number()
-        path = " / ".join(filter(None, (path, name)))
         events.request(path, start_ms, end_ms, data.flag(), data.cached_text())
     elif kind == _USER:
         events.user(scenarios[data.number()], data.flag(), origin_ms + data.number())
     elif kind == _GROUP:
-        path = data.path()
-        events.group(path, origin_ms + data.number(), origin_ms + data.number(), data.number())
+        events.group(data.path(), origin_ms + data.number(), origin_ms + data.number(), data.number())
         data.flag()
     elif kind == _ERROR:
         events.error(data.cached_text(), origin_ms + data.number())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from telemetry.compat.importers.hdr_payload import recorded
@@ -99,20 +99,26 @@ def _state(line: str, name: str, results: Results) -> None:
         results.mark(results.marks[-1][0] if results.marks else 0, f"{errors[1]}: {errors[2]}")
 
 
-def _rows(lines: Iterator[str]) -> tuple[list[tuple[float, int]], str]:
-    """Return value and cumulative count of each row, and the line after them."""
-    rows: list[tuple[float, int]] = []
+def _rows(lines: Iterator[str]) -> tuple[list[tuple[float, float, int]], str]:
+    """Return value, percentile and cumulative count of each row, and the line after them."""
+    rows: list[tuple[float, float, int]] = []
     for line in lines:
         if line.startswith("#"):
             return rows, line
         if cells := line.replace(",", " ").split():
-            rows.append((float(cells[0]), int(cells[2])))
+            rows.append((float(cells[0]), 100 * float(cells[1]), int(cells[2])))
     return rows, ""
 
 
-def _add_rows(rows: Iterable[tuple[float, int]], results: Results, name: str, unit: str, at_ns: int) -> None:
+def _add_rows(rows: Sequence[tuple[float, float, int]], results: Results, name: str, unit: str, at_ns: int) -> None:
+    """Add the values of a distribution. If they are too many, state its percentiles instead."""
+    if rows and rows[-1][2] > _MOST_VALUES:
+        for value, percentile, _ in rows:
+            results.state(f"{name} {percentile:.10g}%", value, unit)
+        results.lacks(f"the values of {name}: it has more than the {_MOST_VALUES:,} that can be read")
+        return
     before = 0
-    for value, total in rows:
+    for value, _, total in rows:
         if total < before:
             raise ValueError("the counts of the distribution are not in order")
         _add(results, name, unit, "", at_ns, value, total - before)
@@ -125,8 +131,8 @@ def _add(  # noqa: PLR0917
 ) -> None:
     """Add a value so many times. Raises ValueError for more values than a file may have."""
     columns = results.values_of("series", name, unit, {"tag": tag} if tag else {})
-    if not 0 <= count <= _MOST_VALUES - len(columns.times):
-        raise ValueError(f"it has more than {_MOST_VALUES:,} values of {name}")
+    if count > _MOST_VALUES - len(columns.times):
+        raise ValueError(f"it has more than {_MOST_VALUES:,} values of {name}: split the log, and merge the runs")
     columns.times.extend(array("q", [at_ns]) * count)
     columns.values.extend(array("d", [value]) * count)
 

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from xml.parsers import expat
 
-from telemetry import limits
 from telemetry.compat.importers.result_file import ResultFile, ns_of, unix_ns
 from telemetry.compat.importers.results import Results
 
@@ -157,38 +156,33 @@ def is_transaction(sample: Mapping[str, str]) -> bool:
 
 def _failure(sample: Mapping[str, str]) -> str:
     status, message = sample.get("responseCode", ""), sample.get("responseMessage", "")
-    if status.startswith(_NO_STATUS):
-        return ": ".join(filter(None, (status.removeprefix(_NO_STATUS), message.removeprefix(_NO_MESSAGE))))
     if status.isdecimal() and int(status) >= _FIRST_ERROR:
         return f"status {status}"
-    if reason := sample.get("failureMessage", "").strip():
+    reason = sample.get("failureMessage", "").strip()
+    if reason and not status.startswith(_NO_STATUS):
         return reason.splitlines()[0]
     if status.isdecimal():
         return f"failed with status {status}"
-    return ": ".join(filter(None, (status, message))) or "failed"
+    return ": ".join(filter(None, (status.removeprefix(_NO_STATUS), message.removeprefix(_NO_MESSAGE)))) or "failed"
 
 
 def _read_xml(file: ResultFile, samples: _Samples) -> None:
     """Read XML piece by piece. Raises ValueError for a file with a document type, which could have entities."""
-    nested: list[dict[str, str] | None] = []
-    inside: list[dict[str, str]] = []
+    nested: list[dict[str, str] | None] = []  # None: an element that is no sample
     texts: list[str] = []
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         is_sample = tag in _SAMPLES or "ts" in attributes
-        sample = {_IN_XML.get(name, name): value for name, value in attributes.items()} if is_sample else None
-        nested.append(sample)
-        if sample is not None:
-            inside.append(sample)
+        sample = {_IN_XML.get(name, name): value for name, value in attributes.items()}
+        nested.append(sample if is_sample else None)
         parser.CharacterDataHandler = texts.append if tag == "failureMessage" else None
 
     def end(tag: str) -> None:
-        if nested.pop() is not None:
-            sample = inside.pop()
-            if all(is_transaction(outer) for outer in inside):
-                samples.add(sample)
-        elif tag == "failureMessage" and inside:
-            inside[-1].setdefault("failureMessage", "".join(texts))
+        sample, outer = nested.pop(), (sample for sample in reversed(nested) if sample is not None)
+        if sample is not None and all(map(is_transaction, outer)):
+            samples.add(sample)
+        elif tag == "failureMessage":
+            next(outer, {}).setdefault("failureMessage", "".join(texts))
         texts.clear()
         parser.CharacterDataHandler = None
 
@@ -200,8 +194,6 @@ def _read_xml(file: ResultFile, samples: _Samples) -> None:
     parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
     try:
         with file.open() as data:
-            while piece := data.read(limits.MIB):
-                parser.Parse(piece, False)
-        parser.Parse(b"", True)
+            parser.ParseFile(data)
     except expat.ExpatError as error:
         raise ValueError(str(error)) from error

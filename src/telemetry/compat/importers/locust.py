@@ -55,9 +55,9 @@ def read(file: ResultFile, results: Results) -> None:
 def _read_csv(file: ResultFile, results: Results) -> None:
     prefix = file.path.name.removesuffix(_HISTORY).removesuffix(_STATS)
     is_history = file.first_line.startswith(_HISTORY_HEADER)
-    history = file if is_history else _beside(file, prefix + _HISTORY)
-    stats = _beside(file, prefix + _STATS) if is_history else file
-    failures = _beside(file, prefix + _FAILURES)
+    history = file if is_history else file.beside(prefix + _HISTORY)
+    stats = file.beside(prefix + _STATS) if is_history else file
+    failures = file.beside(prefix + _FAILURES)
     results.lacks("single requests: Locust has counts and percentiles only")
     results.lacks("requests of the last second: Locust writes its CSV files each second, and not at the end")
     totals = {} if history is None else _read_history(history, results)
@@ -71,12 +71,6 @@ def _read_csv(file: ResultFile, results: Results) -> None:
         _state(iter([totals] if totals else []), results)
     for row in failures.dict_rows() if failures is not None else ():
         results.state(f"{row['Method']} {row['Name']} {row['Error']}".strip(), int(row["Occurrences"]))
-
-
-def _beside(file: ResultFile, name: str) -> ResultFile | None:
-    """Return another file of the same test, if there is one."""
-    path = file.path.with_name(name)
-    return ResultFile(path) if path != file.path and path.is_file() else None
 
 
 def _read_history(file: ResultFile, results: Results) -> dict[str, str]:

@@ -20,7 +20,7 @@ TOOL: Final = "OpenMetrics"
 LOOKS_FOR: Final = "OpenMetrics: a scrape as OpenMetrics or Prometheus text"
 
 _TYPE: Final = re.compile(
-    rb"^# TYPE \S+ (?:counter|gauge|(?:gauge)?histogram|summary|untyped|unknown|info|stateset)\s*$",
+    rb"^# TYPE (?:\S+|\".+\") (?:counter|gauge|(?:gauge)?histogram|summary|untyped|unknown|info|stateset)\s*$",
     re.MULTILINE,
 )
 _OPEN_METRICS: Final = re.compile(rb"^# (?:EOF|UNIT\b)", re.MULTILINE)

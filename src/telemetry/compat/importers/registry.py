@@ -120,7 +120,7 @@ def read_results(
         with ThreadPoolExecutor(1) as pool:
             digest = pool.submit(file.digest)
             importer.read(file, results)
-            size, sha256 = digest.result()
+            size, sha256 = file.digest() if file.others else digest.result()
     except OSError as error:
         raise UsageError(f"can't read {printable(str(path))}: {error_text(error)}") from error
     except UNREADABLE as error:

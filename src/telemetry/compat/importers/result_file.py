@@ -31,6 +31,8 @@ class ResultFile:
         self.path = path
         self.columns = columns
         """Names of columns that the user chose, such as `time`."""
+        self.others: set[Path] = set()
+        """Other files that were read with this one."""
 
     @property
     def is_folder(self) -> bool:
@@ -61,6 +63,14 @@ class ResultFile:
             if (path := next(iter(sorted(self.path.glob(name))), None)) is not None:
                 return ResultFile(path, self.columns)
         return None
+
+    def beside(self, name: str) -> ResultFile | None:
+        """Return another file in the folder of this one, if there is one. The digest covers it, too."""
+        path = self.path.with_name(name)
+        if path == self.path or not path.is_file():
+            return None
+        self.others.add(path)
+        return ResultFile(path)
 
     def open(self) -> BinaryIO:
         """Open the file for reading, decompressed."""
@@ -117,17 +127,18 @@ class ResultFile:
                     raise ValueError(f"line {number}: {error}") from error
 
     def digest(self) -> tuple[int, str]:
-        """Return the size of the file and its SHA-256; of a folder the sum, and that of all its files by name."""
-        paths = sorted(path for path in self.path.rglob("*") if path.is_file()) if self.is_folder else [self.path]
-        total, whole = 0, hashlib.sha256()
-        for path in paths:
+        """Return the size of the file and its SHA-256; of several files the sum, and that of all by name."""
+        paths = self.path.rglob("*") if self.is_folder else (self.path, *self.others)
+        digests: dict[Path, str] = {}
+        for path in sorted(path for path in paths if path.is_file()):
             with open(path, "rb") as file:
-                own = hashlib.file_digest(file, "sha256")
-            total += path.stat().st_size
-            if not self.is_folder:
-                return total, own.hexdigest()
-            whole.update(f"{path.relative_to(self.path)} {own.hexdigest()}\n".encode())
-        return total, whole.hexdigest()
+                digests[path] = hashlib.file_digest(file, "sha256").hexdigest()
+        total = sum(path.stat().st_size for path in digests)
+        if list(digests) == [self.path]:
+            return total, digests[self.path]
+        folder = self.path if self.is_folder else self.path.parent
+        lines = "".join(f"{path.relative_to(folder)} {digest}\n" for path, digest in digests.items())
+        return total, hashlib.sha256(lines.encode()).hexdigest()
 
 
 def unix_ns(text: str) -> int:

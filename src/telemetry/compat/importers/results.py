@@ -9,6 +9,8 @@ from math import isfinite
 from typing import Final, Literal
 
 from telemetry import limits
+from telemetry.common import slo
+from telemetry.errors import UsageError
 from telemetry.wire.events import Scalar
 from telemetry.wire.imported import StatedFigure
 
@@ -24,16 +26,18 @@ class RequestColumns:
         self.name = name
         self.figures = dict(figures)
         """Name → unit of the further values that each request has."""
+        self.slo = ""
+        """Limits for a request, as `telemetry.common.slo` writes them."""
         self.starts, self.ends, self.firsts = array("q"), array("q"), array("q")
         self.input_tokens, self.output_tokens = array("q"), array("q")
         self.failures = array("i")
         """For each request the place of its failure in `reasons`; UNKNOWN: it succeeded."""
-        self.reasons: list[str] = []
+        self.reasons: dict[str, int] = {}
         self.untimed: set[int] = set()
         """Failed requests whose end is not known."""
         self.of_parts = array("i")
         """For each request the place of its part in `parts`."""
-        self.parts: list[str] = []
+        self.parts: dict[str, int] = {}
         """Parts of the load, such as endpoints. The durations of each are a series of its own."""
         self.values = array("d")
         """Values of all figures, request after request."""
@@ -41,8 +45,6 @@ class RequestColumns:
         """Times of all chunks, request after request."""
         self.chunk_ends = array("q")
         """For each request its end in `chunks`."""
-        self._places: dict[str, int] = {}
-        self._parts: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -75,24 +77,14 @@ class RequestColumns:
         self.firsts.append(first_ns)
         self.input_tokens.append(input_tokens)
         self.output_tokens.append(output_tokens)
-        self.failures.append(_place(failure, self.reasons, self._places) if failure else UNKNOWN)
-        place = self._parts.get(part)
-        self.of_parts.append(_place(part, self.parts, self._parts) if place is None else place)
+        self.failures.append(self.reasons.setdefault(failure, len(self.reasons)) if failure else UNKNOWN)
+        self.of_parts.append(self.parts.setdefault(part, len(self.parts)))
         if len(values) != len(self.figures):
             raise ValueError(f"a request has {len(values)} of {len(self.figures)} figures")
         self.values.extend(values)
         if chunks_ns:
             self.chunks.extend(chunks_ns)
         self.chunk_ends.append(len(self.chunks))
-
-
-def _place(text: str, texts: list[str], places: dict[str, int]) -> int:
-    """Return the place of a text in a list of different ones."""
-    place = places.get(text)
-    if place is None:
-        place = places[text] = len(texts)
-        texts.append(text)
-    return place
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +145,14 @@ class Results:
         if columns is None:
             columns = self.requests[name] = RequestColumns(name, figures or {})
         return columns
+
+    def limit(self, name: str, limits_ms: Mapping[str, object]) -> None:
+        """Set the limits for a request of this kind, in ms by key. Without one of them, the others mean nothing."""
+        text = " ".join(f"{key}:{limit}" for key, limit in limits_ms.items())
+        try:
+            self.requests_of(name).slo = slo.to_text(slo.parse(text))
+        except UsageError as error:
+            self.lacks(f"limits for a request: {error.message}")
 
     def values_of(
         self, kind: InstrumentKind, name: str, unit: str = "", labels: Mapping[str, str] | None = None

@@ -93,3 +93,5 @@ def _read_requests(result: Mapping[str, Any], results: Results) -> None:
             input_tokens=int(given),
             output_tokens=UNKNOWN if failure else int(produced),
         )
+    if goodput := result.get("goodput_slos_ms"):
+        results.limit("llm", goodput)

@@ -169,12 +169,26 @@ DEFINITIONS: Final[dict[str, Definition]] = {
             **_names("latencies.{}", _spread("latency", "mean", "50th", "{}th"), 1e-6),
         },
     ),
+    "wrk": Definition(
+        latency="sending to the last byte, without getting a connection",
+        percentile="the value of one request, of rank round(p · n + 0.5)",
+        failures="in all durations",
+        rate="the whole run",
+        names={
+            **_names("{}", {"completed": "requests", "requests_per_s": "Requests/sec"}),
+            **_names("latency {}", _spread("latency", "Mean", "50%", "{}%", "Max")),
+        },
+    ),
     "wrk2": Definition(
-        latency="planned to the last byte (wrk: sending)",
+        latency="planned to the last byte",
         percentile="upper end of a histogram's bucket",
         failures="in all durations",
         rate="the whole run, warm-up included",
         warm_up="after 10 s of a longer run, the latencies before are left out",
+        names={
+            **_names("{}", {"completed": "requests", "requests_per_s": "Requests/sec"}),
+            **_names("latency {}", _spread("latency", "Mean", "50.000%", "{}.000%", "Max")),
+        },
     ),
     "vLLM": Definition(
         latency="sending to the last chunk",

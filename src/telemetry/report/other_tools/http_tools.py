@@ -100,9 +100,6 @@ DEFINITIONS: Final[dict[str, Callable[[Answers, Mapping[str, int]], Figures]]] =
 }
 """Name of the tool → figures of requests; each key is a name that its importer states."""
 WHY: Final[dict[str, dict[str, str]]] = {
-    "Locust": {"": "the files of Locust have no single requests"},
-    "hey": {"": "hey writes requests or figures, never both of one run"},
-    "oha": {"": "oha writes requests or figures, never both of one run"},
     "vegeta": {
         "latencies.50th": _T_DIGEST,
         "latencies.9": _T_DIGEST,

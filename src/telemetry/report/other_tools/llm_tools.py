@@ -148,12 +148,19 @@ def _lower_spread(values: Integers) -> Iterator[tuple[str, float]]:
 def sglang_figures(answers: Answers, limits: Mapping[str, int]) -> Figures:
     """Return the figures of SGLang without those of facts that its file lacks, such as the start of a request."""
     figures = sglang.figures(answers, limits)
+    by_limit = figures.get("slo_attainment_by_metric", {})
     lacking = ("max_output_tokens_per_s", "max_concurrent_requests", "total_input_vision_tokens")
-    return {name: value for name, value in figures.items() if name not in lacking}
+    return {
+        **{name: value for name, value in figures.items() if name not in lacking},
+        **{f"slo_attainment_by_metric {key}": share for key, share in by_limit.items()},
+    }
 
 
 def aiperf_figures(answers: Answers, limits: Mapping[str, int]) -> Figures:
-    """Return the figures of AIPerf by tag and field. Its rates divide by the time that the tool measured."""
+    """Return the figures of AIPerf by tag and field. Its rates divide by the time that the tool measured.
+
+    That time follows from its `request_throughput`, which is left out then.
+    """
     figures = {
         f"{tag} {field}": value
         for tag, metric in aiperf.figures(answers, limits).items()
@@ -162,11 +169,10 @@ def aiperf_figures(answers: Answers, limits: Mapping[str, int]) -> Figures:
     }
     if answers.measured_ns and "benchmark_duration avg" in figures:
         share = figures["benchmark_duration avg"] * 1e9 / answers.measured_ns
-        for tag in (
-            "request_throughput",
-            *(f"{tokens}_token_throughput" for tokens in ("output", "input", "total")),
-        ):
-            figures[f"{tag} avg"] *= share
+        del figures["request_throughput avg"]
+        for tag in ("output_token_throughput", "input_token_throughput", "total_token_throughput", "goodput"):
+            if f"{tag} avg" in figures:
+                figures[f"{tag} avg"] *= share
     return figures
 
 
@@ -295,13 +301,14 @@ WHY: Final[dict[str, dict[str, str]]] = {
         "max_output_tokens_per_s": "the file does not have the times at which requests began",
         "max_concurrent_requests": "the file does not have the times at which requests began",
         "goodput_slos_ms": "a limit that the user chose",
-        "request_goodput": "the limits are not imported as those of the run",
-        "slo_attainment": "the limits are not imported as those of the run",
+        "request_goodput": "the tool measures to the end of the stream, the file to the last chunk",
+        "slo_attainment": "the tool measures to the end of the stream, the file to the last chunk",
     },
     "AIPerf": {
         "benchmark_duration": "the tool computes it from times of day that are multiples of 256 ns",
-        "goodput": "the limits are not imported as those of the run",
-        "good_request": "the limits are not imported as those of the run",
+        "request_throughput": "the file has the time of rates in microseconds; its nanoseconds follow from this",
+        "goodput": "one of its limits can't be a limit of the run",
+        "good_request": "one of its limits can't be a limit of the run",
         "usage_": "counted by the server; the requests have the tokens by which the tool computes",
         "total_usage_": "counted by the server; the requests have the tokens by which the tool computes",
         "osl_mismatch": "the lengths that were asked for are not imported",

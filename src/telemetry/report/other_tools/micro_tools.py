@@ -15,6 +15,7 @@ _SERIES: Final = "time"
 _MAD_SCALE: Final = float(np.float32(1.4826))
 """Factor of Criterion, which has it in single precision."""
 _FENCE: Final = 1.5
+_PERCENTILES: Final = (50, 75, 90, 99, 99.9, 99.99, 99.999, 100)
 _INSIDE_FENCE: Final = (5, 3, 1)
 """First version of pytest-benchmark whose `hd15iqr` is inside the fence."""
 
@@ -104,6 +105,28 @@ def criterion(series: Iterable[SeriesValues], version: str) -> Figures:
     return figures
 
 
+def hdr_histogram(series: Iterable[SeriesValues], version: str) -> Figures:
+    """Return the figures of HdrHistogram and wrk2. A percentile is the first value that reaches its rank."""
+    figures: Figures = {}
+    for of in series:
+        own: Figures = {
+            "Mean": float(of.values.mean()),
+            "StdDeviation": float(of.values.std()),
+            "Max": float(of.values.max()),
+            "Total count": of.values.size,
+            "TotalCount": of.values.size,
+            **{f"{p:.3f}%": _printed(np.percentile(of.values, p, method="inverted_cdf")) for p in _PERCENTILES},
+        }
+        figures |= {f"{of.name} {key}": value for key, value in own.items()}
+    return figures
+
+
+def _printed(ms: float) -> float:
+    """Return a duration as wrk2 prints it: with two decimals in a unit that fits."""
+    unit = next((unit for unit in (60_000.0, 1_000.0, 1.0) if ms >= unit), 1e-3)
+    return float(np.floor(ms / unit * 100 + 0.5)) / 100 * unit
+
+
 def _spread(values: Numbers) -> Figures:
     """Return figures that the tools define in the same way. One value has no deviation."""
     figures = {
@@ -120,8 +143,12 @@ DEFINITIONS: Final[dict[str, Callable[[Iterable[SeriesValues], str], Figures]]] 
     "pytest-benchmark": pytest_benchmark,
     "Google Benchmark": google_benchmark,
     "Criterion": criterion,
+    "HdrHistogram": hdr_histogram,
+    "wrk2": hdr_histogram,
 }
 """Name of the tool → figures of series and the version; each key is a name that its importer states."""
+_BUCKETS: Final = "computed from all buckets; the rows of the file are fewer, and have their upper ends"
+_COUNTED: Final = "the file has no requests, only counts of their latencies"
 _RANDOM: Final = "Criterion draws samples at random for it (bootstrap), so it can't be repeated"
 _SQUARES: Final = (
     "from sums of squares, which lose digits if repetitions hardly differ; or the file has no repetitions"
@@ -131,7 +158,6 @@ WHY: Final[dict[str, dict[str, str]]] = {
         "… user": "the file has no user time of single runs",
         "… system": "the file has no system time of single runs",
     },
-    "pytest-benchmark": {"": "the file has no single rounds"},
     "Google Benchmark": {
         "": "a statistic of the benchmark itself, or the file has no repetitions",
         "…_BigO ": "a line that is fitted to several benchmarks",
@@ -140,5 +166,11 @@ WHY: Final[dict[str, dict[str, str]]] = {
         "…_cv ": _SQUARES,
     },
     "Criterion": {"… lower_bound": _RANDOM, "… upper_bound": _RANDOM},
+    "HdrHistogram": {"": _BUCKETS, "… StdDeviation": f"{_BUCKETS}; the package for Python does not scale it"},
+    "wrk2": {
+        "": _BUCKETS,
+        "…%": "wrk2 rounds it to two decimals; the rows of the file lie apart, and have the upper ends of buckets",
+        **dict.fromkeys(("requests", "Requests/sec", "Transfer/sec"), _COUNTED),
+    },
 }
 """Name of the tool → part of a figure's name after "…" → why it differs from ours, or can't be recomputed."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from telemetry.errors import UsageError
+from telemetry.history.request_model import request_counts
 from telemetry.report.other_tools import http_tools, llm_tools, micro_tools, vllm
 from telemetry.report.other_tools.answers import Answers
 from telemetry.report.other_tools.selection import select
@@ -45,6 +46,8 @@ def reason(tool: str, name: str) -> str:
 
 def with_recomputed(report: Report, directory: RunDirectory, origin: ImportedFile) -> list[StatedFigure]:
     """Return the figures that the tool of an imported run states, with ours beside them. Blocks on the disk."""
+    if nothing := _nothing_to_compute_from(report, origin.tool):
+        return [replace(figure, reason=nothing) for figure in origin.stated]
     figures = by_its_definitions(report, directory, origin)
     stated = []
     for figure in origin.stated:
@@ -58,6 +61,13 @@ def with_recomputed(report: Report, directory: RunDirectory, origin: ImportedFil
     return stated
 
 
+def _nothing_to_compute_from(report: Report, tool: str) -> str:
+    """Return why no figure of a run can be recomputed; empty if some can."""
+    if tool in micro_tools.DEFINITIONS:
+        return "" if report.snapshot.series else "the file has no single values"
+    return "" if request_counts(report.snapshot) else "the file has no requests"
+
+
 def by_its_definitions(report: Report, directory: RunDirectory, origin: ImportedFile) -> Mapping[str, Any]:
     """Return the figures of an imported run, as its tool computes them; empty if that is not known."""
     if (of_series := micro_tools.DEFINITIONS.get(origin.tool)) is not None:
@@ -66,8 +76,8 @@ def by_its_definitions(report: Report, directory: RunDirectory, origin: Imported
     if definition is None:
         return {}
     try:
-        answers = select(report, directory, needs_output=False).answers
+        selection = select(report, directory, needs_output=False)
     except UsageError:  # without requests there is nothing to compute from
         return {}
     measured_ns = round(origin.measured_s * 1e9) if origin.measured_s else None
-    return definition(dataclasses.replace(answers, measured_ns=measured_ns), {})
+    return definition(dataclasses.replace(selection.answers, measured_ns=measured_ns), selection.limits)

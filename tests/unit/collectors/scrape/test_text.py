@@ -68,6 +68,26 @@ def test_samples_equal_those_of_the_oracle(page: bytes) -> None:
     assert same(own(page, reader=reader), wanted)
 
 
+QUOTED = r"""# TYPE "http.requests" counter
+{"http.requests", method="GET"} 1
+{"http.requests","http.method"="PO\"ST",} 2 1700000000123
+# TYPE "a b" gauge
+{method="x","a b"} 3
+plain{"http.method"="GET", code="200"} 4
+{ "nasty \"\\\n{}=," } 5
+"""
+
+
+def test_quoted_names_are_those_of_the_oracle() -> None:
+    """Prometheus 3 writes names with other characters than letters, digits, `_` and `:` in quotes and braces."""
+    wanted = [(name.replace("requests_total", "requests"), *rest) for name, *rest in oracle(QUOTED.encode())]
+    reader = PageReader()
+    assert len(wanted) == 5
+    assert same(own(QUOTED.encode(), reader=reader), wanted)
+    assert same(own(QUOTED.encode(), reader=reader), wanted)
+    assert reader.read(QUOTED.encode()).types == {"http.requests": "counter", "a b": "gauge"}
+
+
 def test_types_are_those_of_the_page() -> None:
     """Types belong to the name that stands in the comment."""
     types = PageReader().read(VLLM).types
@@ -132,6 +152,12 @@ def test_series_that_are_gone_are_forgotten() -> None:
         "a 1_000",
         'a{b="1",b="2"} 1',
         "{} 1",
+        '{""} 1',
+        '{"a","b"} 1',
+        'a{"b"} 1',
+        '{"a",""="b"} 1',
+        '{"a} 1',
+        "{a} 1",
     ],
 )
 def test_a_malformed_line_is_counted(line: str) -> None:

@@ -128,7 +128,15 @@ REDACT_PATTERN_CHARS = 500
 REDACT_NAMES_KNOWN = 20_000  # names and labels that a producer has searched; others are searched each time
 
 # --- nodes ---------------------------------------------------------------------------------------
-NODES = 2_048  # leaves of one root, each with up to PRODUCERS producers
+NODES = 2_048  # leaves of one root, each with up to PRODUCERS producers; a further one is refused
+NODES_RENEWED = 64  # with more, the rows of live snapshots are renewed once in NODES_REPEATED_NS
+NODES_REPEATED_NS = 900_000_000  # leaves send once a second
+NODES_APART = 16  # nodes whose gauges are instruments of their own at a root
+NODE_GAUGES_APART = 500  # such gauges; with more, all nodes share one gauge for each figure
+NODE_FIGURES = 500  # different gauges of nodes that are folded
+NODE_GAUGES = 400_000  # gauges of all nodes that are folded: 10,000 nodes with 40 each, about 80 MiB
+NODE_NAMES = 16_384  # values of the label `node`
+NODE_GAUGES_RELAYED = 8_192  # gauges of nodes below a leaf, which passes each on to its root
 NODE_OWING = 32  # producers that have not ended, in the account of a leaf
 NODE_WARNINGS = 8  # of a leaf, repeated in its account
 NODE_WAITING_BYTES = 64 * MIB  # of intervals that came before the definitions of their instruments

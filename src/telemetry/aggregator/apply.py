@@ -134,6 +134,7 @@ class Applier:
             if batch.records:
                 since = batch.seq if at in overtaking else producer.sequence.unbroken_from(batch.seq)
                 streamed += self._records.read(producer, batch, now_ns, since)
+        self._records.add_intervals()
         described = self._records.take_values()
         if described is not None:
             self._deliver(described, now_ns)

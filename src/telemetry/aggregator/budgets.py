@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final, get_args
 
 import msgspec
+from msgspec.structs import replace
 
-from telemetry.wire.events import Streamed
+from telemetry.wire.events import ClosedStep, Streamed
+from telemetry.wire.ranked_values import without_packed
 
 
 class Budget:
@@ -63,5 +65,9 @@ class RecordBudget:
 
 def line_bytes(producer: str, record: Any) -> int:
     """Return an upper bound of the size of a record in the record log."""
-    fields = len(_ENCODER.encode(record)) + _NAME_BYTES[type(record)]
+    packed = 0
+    if isinstance(record, ClosedStep) and record.ranks:
+        readable, packed = without_packed(record.ranks)
+        record = replace(record, ranks=readable)
+    fields = len(_ENCODER.encode(record)) + _NAME_BYTES[type(record)] + packed
     return fields + len(_ENCODER.encode(producer)) + _LINE_BYTES

@@ -19,6 +19,7 @@ from telemetry.aggregator.counters import CounterTable
 from telemetry.aggregator.exact.percentiles import replay_series
 from telemetry.aggregator.fast_rows import UsualRows
 from telemetry.aggregator.gauges import GaugeTable
+from telemetry.aggregator.nodes.folded_gauges import FoldedGauges
 from telemetry.aggregator.nodes.incoming import IncomingIntervals
 from telemetry.aggregator.nodes.leaf_side import LeafFacts, LeafSide, OwnNumbers, own_account
 from telemetry.aggregator.nodes.leaf_sums import LeafSums
@@ -74,6 +75,7 @@ class Aggregator:
         "_steps": PART,
         "_bad_frames": dict[str, Count],
         "_new_bad_frames": dict[str, Count],
+        "_folded": PART,
         "_incoming": PART,
         "_leaf_sums": PART,
         "expected_nodes": PART,
@@ -83,6 +85,7 @@ class Aggregator:
     }
     ADDED: ClassVar[tuple[str, ...]] = (
         *("_clock", "_incoming", "_leaf_sums", "expected_nodes", "_members", "_new_members", "_requests"),
+        "_folded",
     )
     DERIVED: ClassVar[tuple[str, ...]] = (
         *("_config", "_applier", "record_room", "leaf", "root"),
@@ -122,8 +125,15 @@ class Aggregator:
         self._leaf_sums = LeafSums(self._registry, self.series, self.counters, self._gauges, self._extents)
         self.leaf = LeafSide(self._leaf_sums, self._new_members, is_leaf=config.leaf)
         self.root = RootSide(self.book, self.expected_nodes, self._members, clock=self.clock, config=config)
+        self._folded = FoldedGauges(self._registry, self._gauges, is_leaf=config.leaf)
         self.incoming = self._incoming = IncomingIntervals(
-            self.series, self.counters, self._gauges, self._extents, clock=self.clock, warn=self._notes.warn
+            self.series,
+            self.counters,
+            self._gauges,
+            self._extents,
+            folded=self._folded,
+            clock=self.clock,
+            warn=self._notes.warn,
         )
         handlers: dict[int, Handler] = {
             KIND_CODES["series"]: self._record_series,
@@ -191,7 +201,8 @@ class Aggregator:
 
     def restored(self) -> None:
         """Check that all ids lead to existing instruments."""
-        if not self.book.fits([len(self._registry.instruments[kind]) for kind in KIND_CODES]):
+        instruments = [len(self._registry.instruments[kind]) for kind in KIND_CODES]
+        if not self.book.fits([*instruments, len(self._folded)]):
             raise ValueError("an id that leads to no instrument")
 
     # --- input -----------------------------------------------------------------------------------
@@ -375,6 +386,7 @@ class Aggregator:
         seconds = max(elapsed_ns / 1e9, _SHORTEST_ROLL_S)
         end_ns = self.clock.at(now_ns) if now_ns else 0
         self.book.roll(seconds)
+        self._folded.fold()
         interval = Interval(
             start_wall_ns,
             end_wall_ns,
@@ -402,6 +414,11 @@ class Aggregator:
         return [self.series.key(index) for index in range(len(self.series))] + self._registry.keys()
 
     @property
+    def params(self) -> Mapping[str, Scalar]:
+        """Parameters of the run."""
+        return self._notes.params
+
+    @property
     def instruments(self) -> int:
         """Number of all instruments."""
         return len(self.series) + len(self.counters) + len(self._gauges)
@@ -414,11 +431,11 @@ class Aggregator:
             registry=self._registry,
             notes=self._notes,
             counters=with_extents(self.counters.stats(), extents["counter"]),
-            gauges=self._gauges.stats(shift_ns),
+            gauges=self._folded.put_into(self._gauges.stats(shift_ns)),
             series=with_extents(self.series.stats(), extents["series"]),
             producers=self.book.stats(now_ns, wall_ns, shift_ns),
             folded=self.book.folded.stat(),
-            nodes=self.root.nodes(now_ns, wall_ns),
+            nodes=(self.root.live_nodes if facts.state == "LIVE" else self.root.nodes)(now_ns, wall_ns),
             waiting_for=self.book.names_of(self.book.waiting_for()),
             bad_frames=merge_reasons(self._bad_frames, self._new_bad_frames),
             texts=self.uncounted,

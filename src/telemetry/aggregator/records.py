@@ -50,6 +50,7 @@ from telemetry.wire.events import (
     Sample,
     Scalars,
     Span,
+    SpanSource,
     StepClear,
     StepEnd,
     Streamed,
@@ -168,8 +169,8 @@ class RecordReader:
                 shift_ns = anchor[1] - (batch.anchor[1] or anchor[0])
                 streamed += self._of_leaf(producer, record, shift_ns, since)
                 continue
-            if isinstance(record, Params):  # only our own client masks secrets before it sends
-                record = replace(record, values=mask_secrets(record.values))
+            if isinstance(record, Params | Span):
+                record = self._completed(producer, record, batch.anchor)
             if isinstance(record, Counted):
                 self._texts.count(record)
                 producer.account.ledger.apply(1)
@@ -247,6 +248,10 @@ class RecordReader:
             return record
         return None
 
+    def add_intervals(self) -> None:
+        """Add the intervals of leaves that were read since the last call."""
+        self._nodes.add_intervals()
+
     def take_values(self) -> BatchGroup | None:
         """Return the self-describing events read since the last call."""
         if not self._values:
@@ -312,7 +317,9 @@ class RecordReader:
         dropped.
         """
         bounds = InstrumentBounds(define.digits, define.low, define.high)
-        route = self._registry.resolve(define.kind, define.name, define.labels, define.unit, bounds)
+        route = self._nodes.resolve(define) if producer.node is not None else None
+        if route is None:
+            route = self._registry.resolve(define.kind, define.name, define.labels, define.unit, bounds)
         if route >= 0 and define.within:
             self._extents.define(route, define.within, define.labels)
         bound = producer.ids[define.id]
@@ -339,6 +346,15 @@ class RecordReader:
             return True
         self._notes.warn(f"producer {producer.key!r}: no room for id {row_id}; its events are dropped")
         return False
+
+    @staticmethod
+    def _completed(producer: Producer, record: Params | Span, anchor: tuple[int, int]) -> Params | Span:
+        """Return params without secrets, or a span with its process. `anchor` has the clocks of the process."""
+        if isinstance(record, Params):  # only our own client masks secrets before it sends
+            return replace(record, values=mask_secrets(record.values))
+        own_ns = min(max(0, record.start_ns - anchor[0] + anchor[1]), LATEST_NS) if record.start_ns else 0
+        facts = producer.name, producer.host, producer.pid, producer.rank
+        return replace(record, source=SpanSource(own_ns, *facts))
 
     def _refuse(self, producer: Producer, raw: Raw) -> None:
         """Drop an unreadable record and count its event. For an unreadable definition, mark its id as invalid."""

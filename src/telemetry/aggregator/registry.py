@@ -43,6 +43,8 @@ class RegisteredInstrument:
     name: str
     labels: dict[str, str]
     unit: str
+    is_beside: bool = False
+    """True if it takes no part of the cap."""
 
 
 class Name(NamedTuple):
@@ -60,6 +62,7 @@ class DefinedInstrument(NamedTuple):
     labels: dict[str, str]
     unit: str
     bounds: InstrumentBounds
+    is_beside: bool = False
 
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
@@ -77,7 +80,7 @@ class Registry:
         "_beyond": dict[Kind, dict[int, None]],
     }
     DERIVED: ClassVar[tuple[str, ...]] = (
-        *("_add_to", "_cap", "_chars_left", "_warn", "_routes", "_bounds", "_overflow_routes"),
+        *("_add_to", "_cap", "_chars_left", "_warn", "_routes", "_bounds", "_overflow_routes", "_beside"),
         *("names", "instruments"),
     )
 
@@ -89,6 +92,8 @@ class Registry:
         self._routes: dict[_Key, int] = {}
         self._bounds: dict[int, InstrumentBounds] = {}
         self._overflow_routes: dict[Kind, int] = {}
+        self._beside = 0
+        """Number of gauges that take no part of the cap."""
         self._beyond: dict[Kind, dict[int, None]] = {}
         """Hashes of the instruments beyond the cap."""
         self.names: dict[str, Name] = {}
@@ -103,12 +108,7 @@ class Registry:
         """
         if name == OVERFLOW:
             return self._overflow(kind)
-        existing = self.names.get(name)
-        if existing is not None and (existing.kind != kind or existing.unit != unit):
-            self._warn(
-                f"{kind} {name!r} in {unit or 'no unit'} conflicts with the existing {existing.kind} "
-                f"of that name in {existing.unit or 'no unit'}: its events are dropped"
-            )
+        if self.conflicts(kind, name, unit):
             return CONFLICT
         key = _key(name, labels)
         number = self._routes.get(key)
@@ -123,6 +123,27 @@ class Registry:
         except InstrumentError as error:
             self._warn(f"{error}; its events are dropped")
             return INVALID
+
+    def conflicts(self, kind: Kind, name: str, unit: str) -> bool:
+        """Return whether instruments of this name have another kind or unit. Warn if so."""
+        existing = self.names.get(name)
+        if existing is None or (existing.kind == kind and existing.unit == unit):
+            return False
+        self._warn(
+            f"{kind} {name!r} in {unit or 'no unit'} conflicts with the existing {existing.kind} "
+            f"of that name in {existing.unit or 'no unit'}: its events are dropped"
+        )
+        return True
+
+    def beside(self, name: str, labels: dict[str, str], unit: str) -> int:
+        """Return the index of a gauge that takes no part of the cap; create it if it is new.
+
+        The caller bounds the number of such gauges.
+        """
+        number = self._routes.get(_key(name, labels))
+        if number is None:
+            number = self._create("gauge", name, labels, unit, _DEFAULT, is_beside=True)
+        return number - route("gauge", 0)
 
     def find(self, kind: Kind, name: str, labels: dict[str, str], unit: str) -> int:
         """Return the route that `resolve` gave for the same arguments, without making an instrument."""
@@ -143,7 +164,11 @@ class Registry:
         return {
             kind: [
                 DefinedInstrument(
-                    item.name, item.labels, item.unit, self._bounds.get(route(kind, item.index), _DEFAULT)
+                    item.name,
+                    item.labels,
+                    item.unit,
+                    self._bounds.get(route(kind, item.index), _DEFAULT),
+                    item.is_beside,
                 )
                 for item in instruments
             ]
@@ -154,7 +179,10 @@ class Registry:
     def listed(self, listed: dict[Kind, list[DefinedInstrument]]) -> None:
         for kind, items in listed.items():
             for index, item in enumerate(items):
-                self.resolve(kind, *item)
+                if item.is_beside and kind == "gauge":
+                    self.beside(item.name, item.labels, item.unit)
+                else:
+                    self.resolve(kind, item.name, item.labels, item.unit, item.bounds)
                 instruments = self.instruments[kind]
                 if len(instruments) != index + 1 or instruments[index].name != item.name:
                     raise ValueError(f"{kind} {item.name!r} can't be number {index}")
@@ -175,7 +203,8 @@ class Registry:
 
     def _shortage(self, kind: Kind, name: str, labels: dict[str, str]) -> str:
         """Return why there is no room for another instrument; empty if there is."""
-        if len(self.instruments[kind]) - (kind in self._overflow_routes) >= self._cap:
+        beside = self._beside if kind == "gauge" else 0
+        if len(self.instruments[kind]) - (kind in self._overflow_routes) - beside >= self._cap:
             return f"more than {self._cap:,} instruments of kind {kind}"
         return (
             ""
@@ -183,9 +212,21 @@ class Registry:
             else "the names and labels of all instruments are too long"
         )
 
-    def _create(self, kind: Kind, name: str, labels: dict[str, str], unit: str, bounds: InstrumentBounds) -> int:
-        number = self._add(kind, name, labels, unit, bounds)
-        self._chars_left -= _chars(name, labels)
+    def _create(
+        self,
+        kind: Kind,
+        name: str,
+        labels: dict[str, str],
+        unit: str,
+        bounds: InstrumentBounds,
+        *,
+        is_beside: bool = False,
+    ) -> int:
+        number = self._add(kind, name, labels, unit, bounds, is_beside=is_beside)
+        if is_beside:
+            self._beside += 1
+        else:
+            self._chars_left -= _chars(name, labels)
         self._routes[_key(name, labels)] = number
         if bounds != _DEFAULT:
             self._bounds[number] = bounds
@@ -193,9 +234,18 @@ class Registry:
         self.names.setdefault(name, Name(kind, unit, [])).indices.append(index)
         return number
 
-    def _add(self, kind: Kind, name: str, labels: dict[str, str], unit: str, bounds: InstrumentBounds) -> int:
+    def _add(
+        self,
+        kind: Kind,
+        name: str,
+        labels: dict[str, str],
+        unit: str,
+        bounds: InstrumentBounds,
+        *,
+        is_beside: bool = False,
+    ) -> int:
         index = self._add_to[kind](name, labels, unit, bounds)
-        self.instruments[kind].append(RegisteredInstrument(kind, index, name, labels, unit))
+        self.instruments[kind].append(RegisteredInstrument(kind, index, name, labels, unit, is_beside))
         return route(kind, index)
 
     def _overflow(self, kind: Kind) -> int:

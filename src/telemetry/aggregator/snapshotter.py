@@ -31,6 +31,7 @@ from telemetry.wire.snapshot import (
     ProducerStat,
     Progress,
     RequestLogStat,
+    RootStat,
     SelfCost,
     SeriesStat,
     State,
@@ -70,6 +71,8 @@ class SnapshotFacts:
     exact_reason: str = ""
     warnings: Sequence[str] = field(default_factory=list)
     backends: Sequence[BackendStat] = ()
+    root: RootStat | None = None
+    """Root of a run that is a leaf."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +140,7 @@ def build_snapshot(facts: SnapshotFacts, parts: SnapshotParts, now_ns: int, wall
         nodes=parts.nodes.stats,
         missing_nodes=parts.nodes.missing,
         request_log=parts.requests,
+        root=facts.root,
     )
 
 

@@ -106,6 +106,8 @@ _CAUSES: Final[Mapping[str, str]] = {
     "SIGXCPU": "CPU time limit",
     "SIGXFSZ": "file size limit",
 }
+BEHIND_S: Final = 3.0
+"""Age of a node's newest interval from which the root counts as behind: a leaf sends one a second."""
 _OWING_SHOWN: Final = 4
 """Largest number of producers of a node that are named in a line."""
 _HEALTH: Final[Mapping[str, tuple[str, Health]]] = {
@@ -180,6 +182,12 @@ def not_ended(snapshot: MetricsSnapshot) -> list[str]:
     return [key for key in snapshot.pending.producers if key not in nodes]
 
 
+def overflow(snapshot: MetricsSnapshot) -> str:
+    """Return how many instruments have no figures of their own, such as `100 gauges`; empty if all have."""
+    nouns = {"counter": ("counter", "counters"), "gauge": ("gauge", "gauges"), "series": ("series", "series")}
+    return ", ".join(number_of(count, *nouns[kind]) for kind, count in snapshot.overflow.items() if count)
+
+
 def incomplete_nodes(snapshot: MetricsSnapshot) -> list[str]:
     """Return the names of nodes that are not complete at the end of a run."""
     nodes = [printable(stat.node) for stat in snapshot.nodes if not node_is_well(stat, over=True)]
@@ -198,6 +206,30 @@ def node_is_well(stat: NodeStat, *, over: bool) -> bool:
     return not (over or losses) and stat.status == "live" and bool(stat.leaf) and stat.completeness == "incomplete"
 
 
+def behind_s(stat: NodeStat, snapshot: MetricsSnapshot) -> float | None:
+    """Return the age of the newest interval of a node that the root has taken, in seconds.
+
+    Return None before the first, and after the end of the node or the run.
+    """
+    if not stat.interval_ns or stat.status == "ended" or snapshot.state in TERMINAL:
+        return None
+    return max(0, snapshot.time_ns - stat.interval_ns) / 1e9
+
+
+def behind(snapshot: MetricsSnapshot) -> str:
+    """Return how far the root is behind its slowest live leaf, such as `58 s behind`; empty if it is not.
+
+    A leaf that sends nothing is `late` or `lost` instead.
+    """
+    return max((_behind(stat, snapshot) for stat in snapshot.nodes), default=(0.0, ""))[1]
+
+
+def _behind(stat: NodeStat, snapshot: MetricsSnapshot) -> tuple[float, str]:
+    age_s = behind_s(stat, snapshot) or 0.0
+    is_behind = stat.status == "live" and age_s > BEHIND_S
+    return (age_s, f"{_seconds(age_s)} behind") if is_behind else (0.0, "")
+
+
 def node_status(stat: NodeStat, *, over: bool) -> str:
     """Return the status of a node: `live`, `late`, `lost`, `ended`, `not connected`, `not ended`."""
     if not stat.leaf:
@@ -213,9 +245,11 @@ def node_result(stat: NodeStat, *, over: bool) -> str:
 
 
 def node_troubles(stat: NodeStat, snapshot: MetricsSnapshot, *, over: bool) -> Iterator[str]:
-    """Yield why a node is not complete, worst first, then the warnings of its leaf. Empty if all is well."""
+    """Yield why a node is not complete, worst first, then its lateness and warnings. Empty if all is well."""
     if not node_is_well(stat, over=over):
         yield from _node_lacks(stat, snapshot, over=over)
+    if age := _behind(stat, snapshot)[1]:
+        yield age
     yield from (f"warning: {printable(warning)}" for warning in stat.warnings)
 
 
@@ -245,14 +279,20 @@ def _node_lacks(stat: NodeStat, snapshot: MetricsSnapshot, *, over: bool) -> Ite
 
 
 def nodes(snapshot: MetricsSnapshot, *, over: bool) -> str:
-    """Return the number of nodes and producers: `4 nodes, 3 complete, 32 producers`; empty without nodes."""
+    """Return the number of nodes and producers: `4 nodes, 3 complete, 32 producers`; empty without nodes.
+
+    While the run goes on, it also tells how far the root is behind: `4 nodes, all complete so far, 58 s behind, …`.
+    """
     number = snapshot.node_count
     if not number:
         return ""
     fine = sum(node_is_well(stat, over=over) for stat in snapshot.nodes)
     share = "all" if fine == number > 1 else formatting.count(fine)
     complete = "complete" if over else "complete so far"
-    return f"{number_of(number, 'node')}, {share} {complete}, {number_of(snapshot.producer_count, 'producer')}"
+    late = f", {age}" if (age := behind(snapshot)) else ""
+    return (
+        f"{number_of(number, 'node')}, {share} {complete}{late}, {number_of(snapshot.producer_count, 'producer')}"
+    )
 
 
 def salvaged(number: int) -> str:

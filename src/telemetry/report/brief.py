@@ -25,7 +25,7 @@ from telemetry.wire.events import Scalar
 from telemetry.wire.gates import worst
 from telemetry.wire.report import Report
 from telemetry.wire.requests import window_ages
-from telemetry.wire.snapshot import CommandFacts, CounterStat, GaugeStat, MetricsSnapshot
+from telemetry.wire.snapshot import CommandFacts, CounterStat, GaugeStat, MetricsSnapshot, without_single_nodes
 
 _LATE: Final = 0.05
 """Share of late ticks from which they are mentioned, as in the findings."""
@@ -330,7 +330,9 @@ def machine_words(report: Report) -> str:
 
 def _facts(report: Report) -> Iterator[str]:
     host, container = _named(report, "host.cpu"), _named(report, "container.cpu")
-    several = f" of {number_of(len(host), 'machine')}" if len(host) > 1 else ""
+    machines = max((stat.over_nodes.nodes if stat.over_nodes is not None else 1 for stat in host), default=0)
+    machines = max(machines, len(host))
+    several = f" of {number_of(machines, 'machine')}" if machines > 1 else ""
     yield from _percent(report, f"CPU{several}", host)
     yield from _memory(report, "memory", "host.memory")
     if container:
@@ -367,7 +369,7 @@ def _named(report: Report, name: str) -> list[GaugeStat]:
     """Return the gauges of this name, without those of single programs."""
     return [
         stat
-        for stat in report.snapshot.gauges
+        for stat in without_single_nodes(report.snapshot.gauges)
         if stat.name == name and stat.value is not None and PROCESS_LABEL not in stat.labels
     ]
 

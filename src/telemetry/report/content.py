@@ -189,6 +189,8 @@ def facts(report: Report) -> Iterator[str]:
     unfinished = [stat.producer for stat in snapshot.own_producers if stat.unfinished] if report.final else []
     if unfinished:
         yield f"still recording when the run ended: {', '.join(_named(snapshot, unfinished))}"
+    if beyond := wording.overflow(snapshot):
+        yield f"without figures of their own: {beyond}, which are counted in overflow"
     awaited = [] if report.final else _named(snapshot, snapshot.pending.producers)
     if waiting := ", ".join([*awaited, *wording.waiting(snapshot)]):
         yield printable(f"waiting for {waiting}" if snapshot.state == "DRAINING" else waiting)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from telemetry.common.formatting import columns, count, number_of, printable, without_middle
-from telemetry.common.wording import backend, node_is_well
+from telemetry.common.wording import backend, behind, node_is_well, overflow
 from telemetry.history.headlines import (
     Headline,
     Health,
@@ -124,8 +124,12 @@ def _troubles(snapshot: MetricsSnapshot) -> Iterator[LinePart]:
         yield LinePart(f"{count(snapshot.accounting.lost)} lost", "bad")
     if snapshot.accounting.salvaged:
         yield LinePart(f"{number_of(snapshot.accounting.salvaged, 'event')} salvaged", "warn")
+    if beyond := overflow(snapshot):
+        yield LinePart(f"{beyond} in overflow", "warn")
     total = snapshot.node_count
     fine = sum(node_is_well(stat, over=snapshot.state in TERMINAL) for stat in snapshot.nodes)
+    if age := behind(snapshot):
+        yield LinePart(age, "warn")
     if fine < total:
         yield LinePart(f"{fine:,} of {number_of(total, 'node')} complete", "warn")
     for stat in snapshot.backends:

@@ -17,7 +17,14 @@ from telemetry.report.table import ReportTable, Section, TableColumn
 from telemetry.wire.collectors import is_of_machine
 from telemetry.wire.feeds import ENDED, SESSIONS
 from telemetry.wire.report import Bounds, Report, SeriesOverTime
-from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
+from telemetry.wire.snapshot import (
+    CounterStat,
+    GaugeStat,
+    MetricsSnapshot,
+    NodeSpread,
+    SeriesStat,
+    without_single_nodes,
+)
 
 FEW: Final = "*"
 """Mark of a percentile that is based on too few values."""
@@ -226,6 +233,15 @@ def _series_cells(report: Report, stat: SeriesStat, keys: list[str], bounded: se
     return cells + [formatting.quantity(value, stat.unit) for value in (stat.max, stat.stddev)]
 
 
+def _extremes(spread: NodeSpread | None, unit: str) -> tuple[str, str]:
+    """Return the least and the greatest value over the nodes, each with its node."""
+    if spread is None:
+        return formatting.NOTHING, formatting.NOTHING
+    values = ((spread.least, spread.least_node), (spread.greatest, spread.greatest_node))
+    least, greatest = (f"{formatting.quantity(value, unit)} {formatting.printable(node)}" for value, node in values)
+    return least, greatest
+
+
 def _note(stat: SeriesStat | CounterStat | GaugeStat) -> str:
     text = wording.outside(stat)
     return f"{wording.instrument(stat.name, stat.labels)}: {text}" if text else ""
@@ -278,14 +294,19 @@ def machine(snapshot: MetricsSnapshot) -> Section:
 
 
 def _gauges(title: str, of: Sequence[GaugeStat], most: int | None) -> Section:
-    heads = [TableColumn("name"), TableColumn("last value"), TableColumn("min", 1), TableColumn("max", 1)]
-    stats = sorted(of, key=lambda stat: (stat.name, sorted(stat.labels.items())))
+    stats = sorted(without_single_nodes(of), key=lambda stat: (stat.name, sorted(stat.labels.items())))
+    spreads = [stat.over_nodes for stat in stats[:most]]
+    has_nodes = any(spread is not None for spread in spreads)
+    last = "last value, median of nodes" if has_nodes else "last value"
+    heads = [TableColumn("name"), TableColumn(last), TableColumn("min", 1), TableColumn("max", 1)]
+    heads += [TableColumn("least now", 2), TableColumn("greatest now", 2)] if has_nodes else []
     rows = [
         [
             wording.instrument(stat.name, stat.labels, stat.unit),
             *(formatting.quantity(value, stat.unit) for value in (stat.value, stat.min, stat.max)),
+            *(_extremes(spread, stat.unit) if has_nodes else ()),
         ]
-        for stat in stats[:most]
+        for stat, spread in zip(stats, spreads, strict=False)
     ]
     notes = [note for stat in stats[:most] if (note := _note(stat))]
     return Section(title, table=ReportTable(heads, rows), notes=notes + _left_out(len(stats) - len(rows)))

@@ -4,7 +4,8 @@
         {"schema_version":1,"run_id":"…","protocol":[1,1],"crc":"…"}
         {"seq":0,"wall_ns":…,"producer":"…","type":"mark","text":"…",…,"crc":"…"}
 
-Line `seq + 1` is record `seq`. A number that is not finite is null. Each line has a checksum
+Line `seq + 1` is record `seq`. A number that is not finite is null. Values of many ranks are packed
+(`telemetry.store.ranked_values`). Each line has a checksum
 (`telemetry.wire.seal`).
 """
 
@@ -26,8 +27,9 @@ from telemetry.common.files import make_folder, open_reader, opener
 from telemetry.errors import RunDirectoryError
 from telemetry.limits import MIB, RECORD_LINE_BYTES
 from telemetry.store.append_file import AppendFile, describe
+from telemetry.store.ranked_values import packed, unpacked
 from telemetry.wire.codec import BAD_INPUT
-from telemetry.wire.events import Streamed, StreamRecord
+from telemetry.wire.events import ClosedStep, Streamed, StreamRecord
 from telemetry.wire.seal import check_seal, lost_its_end, sealed
 from telemetry.wire.version import PROTOCOL, SCHEMA, Version
 
@@ -54,7 +56,10 @@ def record_line(record: StreamRecord) -> bytes:
     """Return a record as one line of strict JSON, line end included."""
     tag = type(record.record).__struct_config__.tag
     head = {"seq": record.seq, "wall_ns": record.wall_ns, "producer": record.producer, "type": tag}
-    return sealed(_ENCODER.encode(head | asdict(record.record)) + b"\n")
+    fields = asdict(record.record)
+    if isinstance(record.record, ClosedStep) and record.record.ranks:
+        fields |= packed(record.record.ranks)
+    return sealed(_ENCODER.encode(head | fields) + b"\n")
 
 
 class RecordLog:
@@ -246,6 +251,8 @@ class RecordLog:
             check_seal(line)
             fields = msgspec.json.decode(line, type=dict[str, Any])
             kind = _TYPES[fields["type"]]
+            if "packed_ranks" in fields:
+                fields["ranks"] = unpacked(fields)
             values = [fields[name] for name in kind.__struct_fields__ if name in fields]
             if fields["seq"] != seq:
                 raise ValueError(f"it holds record {fields['seq']}")

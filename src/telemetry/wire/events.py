@@ -21,6 +21,14 @@ Labels = Annotated[
     ],
     Meta(max_length=limits.LABEL_COUNT),
 ]
+Groups = Annotated[
+    dict[
+        Annotated[str, Meta(min_length=1, max_length=limits.LABEL_KEY_CHARS)],
+        int | Annotated[str, Meta(max_length=limits.LABEL_VALUE_CHARS)],
+    ],
+    Meta(max_length=limits.LABEL_COUNT),
+]
+"""Name of a dimension, such as `pp`, `dp` or `node` → the number or name of the group in it."""
 Kind = Literal["counter", "gauge", "series"]
 KINDS: Final[tuple[Kind, ...]] = ("counter", "gauge", "series")
 Scalar = Text | int | float | bool | None
@@ -139,6 +147,10 @@ class Axis(BaseRecord, tag="axis", frozen=True):
     closing: ClosingRule = "ended"
     ranked: Annotated[list[Name], Meta(max_length=limits.RANKED_NAMES)] = []
     """Names whose values a closed step keeps one by one, for each rank."""
+    groups: Groups = {}
+    """Groups of the process that declares, such as `{"pp": 3, "node": "n3"}`. They hold for its rank alone."""
+    rank: int | None = None
+    """Rank of that process; null if it has none: then its id stands for it."""
 
 
 class Mark(BaseRecord, tag="mark", frozen=True):
@@ -216,6 +228,17 @@ class ClosedStep(BaseRecord, tag="step", frozen=True):
     """Values of `Axis.ranked` names, each with the rank that reported it, in order of ranks."""
 
 
+class SpanSource(Struct, array_like=True, frozen=True, gc=False):
+    """The process that recorded a span. The aggregator that it sends to fills this in."""
+
+    wall_ns: Natural = 0
+    """Start of the span on the wall clock of the process; 0 if unknown."""
+    name: Annotated[str, Meta(max_length=limits.NAME_CHARS)] = ""
+    host: Annotated[str, Meta(max_length=limits.NAME_CHARS)] = ""
+    pid: int = 0
+    rank: int | None = None
+
+
 class Span(BaseRecord, tag="span", frozen=True):
     """An activity with a beginning and an end."""
 
@@ -224,6 +247,7 @@ class Span(BaseRecord, tag="span", frozen=True):
     end_ns: Natural
     track: Annotated[str, Meta(max_length=limits.NAME_CHARS)] = ""
     labels: Labels = {}
+    source: SpanSource | None = None
 
 
 class Note(BaseRecord, tag="text", frozen=True):

@@ -107,6 +107,19 @@ class Pictures(Struct, frozen=True, kw_only=True):
     """Requests one by one, if the run has a request log."""
 
 
+class ProducersChange(Struct, frozen=True, kw_only=True):
+    """The last change in the number of producers that report a value of a step."""
+
+    before: int
+    """Number up to step `last`."""
+    last: int
+    after: int
+    """Number from step `first` on."""
+    first: int
+    changes: int = 1
+    """Number of changes in the whole run."""
+
+
 class StepCurve(Struct, frozen=True, kw_only=True):
     """One value of an axis of steps over the run. Points are single steps, or the means of neighbours."""
 
@@ -125,6 +138,8 @@ class StepCurve(Struct, frozen=True, kw_only=True):
     """Number of steps that have the value, finite or not."""
     producers: int = 1
     """Largest number of producers that reported the value for one step."""
+    producers_change: ProducersChange | None = None
+    """Null if the same number reported it for all steps."""
     first: float | None = None
     """Value of the lowest step; null if it is not finite. Likewise `last`, of the highest step."""
     last: float | None = None

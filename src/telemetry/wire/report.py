@@ -249,13 +249,13 @@ class HistogramBounds(Struct, frozen=True, kw_only=True):
 
 
 class Straggler(Struct, frozen=True, kw_only=True):
-    """A slow rank: the others wait for it in more windows of steps than chance explains."""
+    """A cause of slow steps: a rank, a node or a stage that the others wait for more often than chance explains."""
 
     rank: int | str
-    """Rank of the producer, or its id if it has none."""
+    """Rank of the producer, or its id if it has none. For a node or a stage: its rank that lags most."""
     name: str
     cost_s: float
-    """Seconds that a step would have ended sooner, had it worked like the slowest rank that is not named."""
+    """Seconds that a step would have ended sooner, had the ranks of this cause worked like their peers."""
     cost: float
     """The same as a share of a step."""
     step_s: float
@@ -280,6 +280,49 @@ class Straggler(Struct, frozen=True, kw_only=True):
     """True if it was slow from the first steps on."""
     now: bool
     """True if it was slow in the newest steps."""
+    dimension: str = ""
+    """`node` or `pp` for a node or a stage; empty for a rank."""
+    group: int | str | None = None
+    """Name of the node, or number of the stage."""
+    ranks: list[int | str] = []
+    """Ranks of the node or stage."""
+    groups: dict[str, int | str] = {}
+    """Groups of a single rank."""
+    alone_s: float | None = None
+    """The cost if all other causes were repaired. Well above `cost_s`: another cause hides this one."""
+    highest_s: float | None = None
+    """Upper bound of `cost_s`. It is higher in pipelines, whose stages hide an unknown part of a cost."""
+    sure: bool = True
+    """False if the cost can't be told better than by `highest_s`."""
+    pauses: int = 0
+    """Number of pauses of a cause that pauses in single steps; 0 for one that is slow in most steps."""
+    pause_s: float = 0.0
+    """Median length of a pause."""
+    every: int | None = None
+    """Number of steps from pause to pause; null if they are irregular."""
+    node: str = ""
+    """Node whose ranks are those of the stage, so that it may be slow instead."""
+
+
+class LeastCause(Struct, frozen=True, kw_only=True):
+    """The smallest causes that would be named in the newest steps of a run."""
+
+    excess: float | None = None
+    """Longer work of one rank in each step, as a share; null if there are too few steps for any."""
+    cost_s: float | None = None
+    """Cost of such a rank."""
+    pauses: int | None = None
+    """Number of pauses; null if there are too few steps for any."""
+    pause_s: float | None = None
+
+
+class LagFold(Struct, frozen=True, kw_only=True):
+    """The map of lags with a row for each group of a dimension."""
+
+    dimension: str
+    ranks: list[str] = []
+    """Names of the rows."""
+    lags: list[list[float | None]] = []
 
 
 class LagMap(Struct, frozen=True, kw_only=True):
@@ -292,10 +335,12 @@ class LagMap(Struct, frozen=True, kw_only=True):
     last_step: int | None = None
     lags: list[list[float | None]] = []
     """For each row, the lag by column; null: absent."""
+    folds: list[LagFold] = []
+    """The same by group, for each dimension with two groups or more."""
 
 
 class Stragglers(Struct, frozen=True, kw_only=True):
-    """Slow ranks on an axis of steps with work and wait."""
+    """Causes of slow steps on an axis of steps with work and wait."""
 
     axis: str
     ranks: int
@@ -308,6 +353,14 @@ class Stragglers(Struct, frozen=True, kw_only=True):
     slow: list[Straggler] = []
     """The most expensive one first."""
     map: LagMap = LagMap()
+    together_s: float | None = None
+    """What the causes of the newest steps cost together; null if there are fewer than two."""
+    together: float | None = None
+    """The same as a share of a step."""
+    least: LeastCause | None = None
+    """The smallest causes that would be named; null if some are."""
+    unjudged: str = ""
+    """Reason why the steps were not judged; empty if they were."""
 
 
 class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches indices
@@ -348,7 +401,7 @@ class Report(Struct, frozen=True, kw_only=True, dict=True):  # the dict caches i
     distributions: list[HistogramBounds] = []
     """Histograms that another program has counted, if the record log was read."""
     stragglers: list[Stragglers] = []
-    """Slow ranks by axis, if steps have work and wait and the record log was read."""
+    """Causes of slow steps by axis, if steps have work and wait and the record log was read."""
     early_rule: EarlyRule = EarlyRule()
     """Rule for the `early_stopping` of requests."""
 

@@ -6,6 +6,7 @@ command use the same words. Every snapshot is complete: a late subscriber needs 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
@@ -160,6 +161,21 @@ class NodeStat(Struct, kw_only=True, frozen=True):
     warnings: list[str] = []
 
 
+RootState = Literal["waiting", "connected", "silent", "refused", "delivered", "undelivered"]
+
+
+class RootStat(Struct, kw_only=True, frozen=True):
+    """The root of a run that is a leaf, as the leaf knows it."""
+
+    address: str
+    node: str
+    """Name of this leaf's node."""
+    state: RootState = "waiting"
+    """`waiting` until the first answer. A result has `delivered` only if the root took the leaf's last account."""
+    reason: str = ""
+    """Sentence that says why the root lacks numbers of this node, and what to do; empty if it does not."""
+
+
 class Extent(Struct, kw_only=True, frozen=True):
     """The time range of an instrument's events in nanoseconds, and how many came before the last duration began.
 
@@ -205,6 +221,16 @@ class CounterStat(Struct, kw_only=True, frozen=True):
     """Time of the last event."""
 
 
+class NodeSpread(Struct, kw_only=True, frozen=True):
+    """Newest values of one gauge over the nodes of a run."""
+
+    nodes: int
+    least: float
+    least_node: str
+    greatest: float
+    greatest_node: str
+
+
 class GaugeStat(Struct, kw_only=True, frozen=True):
     name: str
     labels: dict[str, str] = {}
@@ -217,6 +243,22 @@ class GaugeStat(Struct, kw_only=True, frozen=True):
     """Wall clock of the value."""
     imprecise: int = 0
     """Number of values that are integers beyond 2**53, which float64 rounds."""
+    over_nodes: NodeSpread | None = None
+    """For a gauge that stands for all nodes, whose `value` is their median."""
+
+
+NODE_LABEL: Final = "node"
+"""Label of a figure of one node, or with ALL_NODES of all."""
+ALL_NODES: Final = "all"
+
+
+def without_single_nodes(gauges: Iterable[GaugeStat]) -> list[GaugeStat]:
+    """Return the gauges without those of single nodes, where a gauge stands for all nodes."""
+    gauges = list(gauges)
+    folded = {stat.name for stat in gauges if stat.over_nodes is not None}
+    return [
+        stat for stat in gauges if stat.name not in folded or stat.labels.get(NODE_LABEL, ALL_NODES) == ALL_NODES
+    ]
 
 
 class WindowStat(Struct, kw_only=True, frozen=True):
@@ -447,6 +489,8 @@ class MetricsSnapshot(Struct, kw_only=True, frozen=True):
     """Number of expected nodes that have not connected and have no name, so that `nodes` does not list them."""
     request_log: RequestLogStat | None = None
     """Null if no request was logged or left out."""
+    root: RootStat | None = None
+    """Null if the run is no leaf."""
 
     @property
     def own_producers(self) -> list[ProducerStat]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 Version = tuple[int, int]
 
-PROTOCOL: Version = (1, 5)
+PROTOCOL: Version = (1, 6)
 SAYS_UNFINISHED: Version = (1, 3)
 """First version in which an `end` message tells whether the end of the run forced it."""
 SCHEMA = 1  # `schema_version` of the files in a run directory

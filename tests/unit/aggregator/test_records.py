@@ -15,6 +15,7 @@ from telemetry.aggregator.budgets import RecordBudget, line_bytes
 from telemetry.aggregator.config import AggregatorConfig
 from telemetry.aggregator.counters import CounterTable
 from telemetry.aggregator.gauges import GaugeTable
+from telemetry.aggregator.nodes.folded_gauges import FoldedGauges
 from telemetry.aggregator.nodes.incoming import IncomingIntervals
 from telemetry.aggregator.nodes.members import NodeMembers
 from telemetry.aggregator.nodes.root_side import NodeReader
@@ -34,6 +35,7 @@ from telemetry.aggregator.text_queue import TextQueue
 from telemetry.store.records import record_line
 from telemetry.testing import batch
 from telemetry.testing.builders import MONO_NS, WALL_NS
+from telemetry.wire.control import Hello
 from telemetry.wire.events import (
     Artifact,
     Axis,
@@ -52,6 +54,7 @@ from telemetry.wire.events import (
     Scalars,
     Session,
     Span,
+    SpanSource,
     StepEnd,
     StreamRecord,
     Table,
@@ -67,7 +70,7 @@ STREAMED: list[EventRecord] = [
     Params({"a": 1}),
     Expect("x", 5.0),
     Axis("train", "sum", {"*/loss": "mean"}),
-    Span("s", MONO_NS, MONO_NS + 5),
+    Span("s", MONO_NS, MONO_NS + 5, source=SpanSource(WALL_NS)),
     Note("n", "text", 0, "train", 3),
     Table("t", ["a", "b"], [[1, "x"], [None, 2.5]]),
     Bins("b", [0.0, 1.0, 2.0], [3, 4]),
@@ -94,8 +97,12 @@ class _Bench:
         clock.read(NOW, NOW)
         self.room = RecordBudget(record_cap_bytes)
         book = ProducerBook(AggregatorConfig())
+        gauges = GaugeTable()
         intervals = IncomingIntervals(
-            *(SeriesTable(("50",), 1), CounterTable(1), GaugeTable(), extents), clock=clock, warn=self.notes.warn
+            *(SeriesTable(("50",), 1), CounterTable(1), gauges, extents),
+            folded=FoldedGauges(self.registry, gauges, is_leaf=False),
+            clock=clock,
+            warn=self.notes.warn,
         )
         nodes = NodeReader(
             *(intervals, self.steps, NodeMembers(), None), clock=clock, room=self.room, words=book.reasons
@@ -209,6 +216,21 @@ def test_other_records_go_to_the_stream_and_count_as_applied(record: EventRecord
     assert [(item.producer, item.record) for item in streamed] == [("p", record)]
     assert streamed[0].wall_ns == WALL_NS
     assert bench.producer.account.ledger.balanced()
+
+
+def test_a_span_gets_its_process_and_the_clock_of_that_process() -> None:
+    """The record is dated by the run's clock. Its source has the start on the producer's own wall clock."""
+    bench = _Bench()
+    bench.producer.hello(Hello(producer="p", name="trainer", host="n1", pid=7, rank=3), NOW)
+    sent = batch(records=[Span("s", MONO_NS + 5, MONO_NS + 9, source=SpanSource(1, "forged"))])
+    [first] = bench.reader.read(bench.producer, sent, NOW)
+    late = replace(sent, seq=1, anchor=(MONO_NS, WALL_NS - 3_000_000))
+    [second] = bench.reader.read(bench.producer, late, NOW)
+    assert first.wall_ns == second.wall_ns == WALL_NS + 5
+    assert isinstance(first.record, Span)
+    assert isinstance(second.record, Span)
+    assert first.record.source == SpanSource(WALL_NS + 5, "trainer", "n1", 7, 3)
+    assert second.record.source == SpanSource(WALL_NS + 5 - 3_000_000, "trainer", "n1", 7, 3)
 
 
 def test_marks_params_and_expectations_are_noted() -> None:

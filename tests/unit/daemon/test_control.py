@@ -76,7 +76,7 @@ def test_what_cannot_be_answered_is_an_error(make_service: Any, run_apart: Any) 
     service = make_service({"history.enabled": False})
     with ControlClient(run_apart(service)) as client:
         for request, code, words in (
-            (msg.Hello(version=(9, 0)), "wrong version", "speaks protocol 1.5, not 9.0"),
+            (msg.Hello(version=(9, 0)), "wrong version", "speaks protocol 1.6, not 9.0"),
             (msg.GetHistory(level_s=7), "unavailable", "no history level of 7 s"),
             (msg.GetHistory(), "unavailable", "can't read"),
         ):

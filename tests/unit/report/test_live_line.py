@@ -155,6 +155,12 @@ def test_words_about_the_run_appear_only_if_something_is_wrong() -> None:
     assert line.startswith("1:23  10 lost  1 of 2 nodes complete  wandb retrying, 3,200 queued  ending  24.1 req/s")
 
 
+def test_instruments_without_figures_of_their_own_are_named() -> None:
+    """The line has their number and kind, as long as there are any."""
+    crowded = snapshot(accounting=Accounting(emitted=20, applied=20), overflow={"gauge": 100, "series": 1})
+    assert describe(crowded) == "1:23  100 gauges, 1 series in overflow  20 events"
+
+
 def test_salvaged_events_are_unusual() -> None:
     """A process was killed, and nothing was lost."""
     killed = snapshot(accounting=Accounting(emitted=20, applied=20, salvaged=7))

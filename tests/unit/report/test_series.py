@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from telemetry.report.series import between, percentile_words, series
+from telemetry.report.series import between, machine, percentile_words, series
 from telemetry.wire.report import Bounds, Report, SeriesBounds
-from telemetry.wire.snapshot import MetricsSnapshot, SeriesStat
+from telemetry.wire.snapshot import GaugeStat, MetricsSnapshot, NodeSpread, SeriesStat
 
 LATENCY = SeriesStat(
     name="latency",
@@ -75,3 +75,15 @@ def test_a_value_that_is_not_there_is_not_marked() -> None:
     assert percentile_words(nothing, none, "99") == "–"
     whole = report(SeriesBounds(name="latency", labels=LATENCY.labels, percentiles=dict.fromkeys(KNOWN, Bounds())))
     assert [percentile_words(whole, LATENCY, key) for key in KNOWN] == ["*1.50 ms", "*9.00 ms", "9.50 ms"]
+
+
+def test_a_gauge_of_all_nodes_stands_for_those_of_single_nodes() -> None:
+    """Its row has the median, and the nodes with the least and the greatest value."""
+    spread = NodeSpread(nodes=20, least=3.0, least_node="n7", greatest=98.0, greatest_node="n37")
+    of_all = GaugeStat(
+        name="host.cpu", labels={"node": "all"}, unit="%", value=50.0, min=1.0, max=99.0, over_nodes=spread
+    )
+    of_one = GaugeStat(name="host.cpu", labels={"node": "n7"}, unit="%", value=3.0, min=1.0, max=9.0)
+    section = machine(MetricsSnapshot(run_id="r", name="n", gauges=[of_one, of_all]))
+    assert section.table is not None
+    assert section.table.rows == [["host.cpu{node=all} [%]", "50", "1", "99", "3 n7", "98 n37"]]

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import numpy as np
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from telemetry.wire.nodes import CounterSums, ExtentSums, GaugeSums, SeriesSums
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+_Sums = SeriesSums | CounterSums | GaugeSums | ExtentSums
 Lines = NDArray[np.intp] | NDArray[np.bool_] | slice
 
 _SERIES: Final = (
@@ -132,33 +134,38 @@ class ExtentArrays(_Arrays):
     inside_total: Floats
 
 
-def read_series(sums: SeriesSums) -> SeriesArrays:
-    """Return the columns of series."""
-    columns = _with_times(_read(sums, _SERIES))
+def read_series(*parts: SeriesSums) -> SeriesArrays:
+    """Return the columns of series. Lines of several intervals follow each other."""
+    columns = _read(parts, _SERIES, _SLOT_COLUMNS, timed=True)
     series = SeriesArrays.of(
         [*columns[:8], _flags(columns[8]), *columns[9:12], columns[12].astype(np.int64), *columns[13:]]
     )
-    by_line = {len(column) for number, column in enumerate(columns) if number not in _SLOT_COLUMNS}
-    fits = len(by_line) == 1
-    if not fits or not len(series.slots) == len(series.counts) == series.occupied.sum():
+    slots_before = np.cumsum([0, *(len(part.slots) // 4 for part in parts)])
+    occupied_before = np.append(0, np.cumsum(series.occupied))[np.cumsum([0, *map(lines_of, parts)])]
+    if len(series.slots) != len(series.counts) or (occupied_before != slots_before).any():
         raise ValueError("columns of different lengths")
     return series
 
 
-def read_counters(sums: CounterSums) -> CounterArrays:
-    """Return the columns of counters."""
-    columns = _of_one_length(_with_times(_read(sums, _COUNTERS)))
+def read_counters(*parts: CounterSums) -> CounterArrays:
+    """Return the columns of counters, as of series."""
+    columns = _read(parts, _COUNTERS, timed=True)
     return CounterArrays.of([*columns[:5], _flags(columns[5]), *columns[6:]])
 
 
-def read_gauges(sums: GaugeSums) -> GaugeArrays:
-    """Return the columns of gauges."""
-    return GaugeArrays.of(_of_one_length(_read(sums, _GAUGES)))
+def read_gauges(*parts: GaugeSums) -> GaugeArrays:
+    """Return the columns of gauges, as of series."""
+    return GaugeArrays.of(_read(parts, _GAUGES))
 
 
-def read_extents(sums: ExtentSums) -> ExtentArrays:
-    """Return the columns of extents."""
-    return ExtentArrays.of(_of_one_length(_read(sums, _EXTENTS)))
+def read_extents(*parts: ExtentSums) -> ExtentArrays:
+    """Return the columns of extents, as of series."""
+    return ExtentArrays.of(_read(parts, _EXTENTS))
+
+
+def lines_of(sums: _Sums) -> int:
+    """Return the number of lines of an interval."""
+    return len(sums.id) // 4
 
 
 def write_series(arrays: SeriesArrays) -> SeriesSums:
@@ -181,30 +188,35 @@ def write_extents(arrays: ExtentArrays) -> ExtentSums:
     return ExtentSums(*_write(arrays, _EXTENTS))
 
 
-def _read(sums: SeriesSums | CounterSums | GaugeSums | ExtentSums, forms: Sequence[str]) -> list[NDArray[Any]]:
-    names = sums.__struct_fields__
+def _read(
+    parts: Sequence[_Sums], forms: Sequence[str], of_slots: Sequence[int] = (), *, timed: bool = False
+) -> list[NDArray[Any]]:
+    """Return the columns of several intervals. `timed`: the last two may be missing, and are 0 then.
+
+    Raises ValueError if the columns of an interval differ in length, apart from those `of_slots`.
+    """
+    widths = [np.dtype(form).itemsize for form in forms]
+    rows = [_checked(part, widths, of_slots, timed=timed) for part in parts]
     columns: list[NDArray[Any]] = [
-        np.frombuffer(getattr(sums, name), form) for name, form in zip(names, forms, strict=True)
+        np.frombuffer(b"".join(pieces), form) for pieces, form in zip(zip(*rows, strict=True), forms, strict=True)
     ]
     columns[0] = columns[0].astype(np.int64)  # ids
     return columns
 
 
+def _checked(part: _Sums, widths: Sequence[int], of_slots: Sequence[int], *, timed: bool) -> tuple[bytes, ...]:
+    columns = astuple(part)
+    lines = lines_of(part)
+    if timed and lines and not columns[-1] and not columns[-2]:
+        columns = (*columns[:-_TIMES], *(bytes(8 * lines) for _ in range(_TIMES)))
+    for number, (column, width) in enumerate(zip(columns, widths, strict=True)):
+        if len(column) != lines * width and number not in of_slots:
+            raise ValueError("columns of different lengths")
+    return columns
+
+
 def _write(arrays: _Arrays, forms: Sequence[str]) -> list[bytes]:
     return [column.astype(form, copy=False).tobytes() for column, form in zip(arrays.columns(), forms, strict=True)]
-
-
-def _with_times(columns: list[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Return the columns with unknown times if there are none."""
-    if any(column.size for column in columns[-_TIMES:]):
-        return columns
-    return [*columns[:-_TIMES], *(np.zeros(columns[0].size, np.int64) for _ in range(_TIMES))]
-
-
-def _of_one_length(columns: list[NDArray[Any]]) -> list[NDArray[Any]]:
-    if len({len(column) for column in columns}) != 1:
-        raise ValueError("columns of different lengths")
-    return columns
 
 
 def _flags(column: NDArray[Any]) -> NDArray[np.bool_]:
@@ -235,11 +247,14 @@ _ROUNDING: Final = 1e-7
 """Bound of the relative rounding error of a sum."""
 
 
-def check_series(sums: SeriesArrays) -> None:
-    """Check that numbers are possible and agree with each other. Slots are checked only for their order here."""
+def check_series(sums: SeriesArrays, owner: Integers) -> None:
+    """Check that numbers are possible and agree with each other. Slots are checked only for their order here.
+
+    `owner` is the number of the interval of each line.
+    """
     if not sums.id.size:
         return
-    _check_counts(sums.id, sums.count, 1)
+    _check_counts(sums.id, owner, sums.count, 1)
     if (sums.imprecise | sums.below | sums.above).any():
         for part in (sums.imprecise, sums.below, sums.above):
             _require((part >= 0) & (part <= sums.count))
@@ -282,9 +297,9 @@ def first_slots_of(sums: SeriesArrays) -> NDArray[np.uint32]:
     return first
 
 
-def check_counters(sums: CounterArrays) -> None:
+def check_counters(sums: CounterArrays, owner: Integers) -> None:
     """Check that numbers are possible."""
-    _check_counts(sums.id, sums.events, 1)
+    _check_counts(sums.id, owner, sums.events, 1)
     possible = (sums.imprecise >= 0) & (sums.imprecise <= sums.events) & (sums.whole >= 0)
     _require(possible & (sums.fraction >= 0.0) & (sums.fraction <= sums.events * _LARGEST_FRACTION))
     if sums.huge.any():
@@ -296,24 +311,25 @@ def _check_times(sums: SeriesArrays | CounterArrays) -> None:
     _require((sums.first_ns >= 0) & (sums.first_ns <= sums.last_ns))
 
 
-def check_gauges(sums: GaugeArrays) -> None:
+def check_gauges(sums: GaugeArrays, owner: Integers) -> None:
     """Check that numbers are possible."""
-    _check_counts(sums.id, sums.events, 1)
+    _check_counts(sums.id, owner, sums.events, 1)
     _require((sums.imprecise >= 0) & (sums.imprecise <= sums.events) & (sums.time_ns >= 0))
     _require((sums.min > -np.inf) & (sums.min <= sums.value) & (sums.value <= sums.max) & (sums.max < np.inf))
 
 
-def check_extents(sums: ExtentArrays) -> None:
+def check_extents(sums: ExtentArrays, owner: Integers) -> None:
     """Check that numbers are possible, and that times are in order."""
-    _check_counts(sums.id, sums.inside, 0)
+    _check_counts(sums.id, owner, sums.inside, 0)
     _require((sums.inside_total >= 0.0) & (sums.inside_total < np.inf))
     _require((sums.first_ns >= 0) & (sums.first_ns <= sums.last_ns))
     _require((sums.last_ns <= sums.last_done_ns) & (sums.last_done_ns <= sums.end_ns))
 
 
-def _check_counts(ids: Integers, counts: Integers, least: int) -> None:
-    """Check that ids ascend, and the range of counts and of their sum."""
-    _require(ids[1:] > ids[:-1])
+def _check_counts(ids: Integers, owner: Integers, counts: Integers, least: int) -> None:
+    """Check that ids ascend in each interval, and the range of counts and of their sum."""
+    order = (owner << 32) + ids
+    _require(order[1:] > order[:-1])
     _require((counts >= least) & (counts <= _MOST))
     if counts.sum(dtype=np.float64) > _MOST:  # a sum of integers could overflow
         raise ValueError("more events than one interval can have")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
@@ -26,11 +26,13 @@ from telemetry.aggregator.nodes.columns import (
     check_series,
     first_slots_of,
     last_slots_of,
+    lines_of,
     read_counters,
     read_extents,
     read_gauges,
     read_series,
 )
+from telemetry.aggregator.nodes.folded_gauges import FOLDED, FoldedGauges
 from telemetry.aggregator.nodes.interval_sums import join_counters, join_extents, join_gauges, join_series
 from telemetry.aggregator.producers.producer import Producer
 from telemetry.aggregator.rows import INDEX_BITS, KIND_CODES, UNKNOWN
@@ -56,21 +58,32 @@ _NO_SERIES_SUMS, _NO_COUNTER_SUMS, _NO_GAUGE_SUMS, _NO_EXTENT_SUMS = (
 )
 _NO_SERIES, _NO_COUNTERS = read_series(_NO_SERIES_SUMS), read_counters(_NO_COUNTER_SUMS)
 _NO_GAUGES, _NO_EXTENTS = read_gauges(_NO_GAUGE_SUMS), read_extents(_NO_EXTENT_SUMS)
-_Arrays = TypeVar("_Arrays", SeriesArrays, CounterArrays, GaugeArrays, ExtentArrays)
 _Timed = TypeVar("_Timed", SeriesArrays, CounterArrays)
 
 
+class ArrivedInterval(NamedTuple):
+    """An interval of a leaf. `shift_ns` leads from the leaf's wall clock to the run's clock."""
+
+    producer: Producer
+    record: NodeInterval
+    shift_ns: int
+
+
 class _Read(NamedTuple):
-    """Checked columns of one interval, with indices of the root in place of ids, each once except in `indices`."""
+    """Checked columns of several intervals, with indices of the root in place of ids."""
 
     series: SeriesArrays
-    """Lines with the ids of the leaf."""
+    """Lines with the ids of the leaves."""
     indices: NDArray[np.intp]
     """Index of each series."""
     counters: CounterArrays
     gauges: GaugeArrays
+    folded: GaugeArrays
+    """Gauges of nodes, with their numbers among these."""
     extents: ExtentArrays
     """With the numbers of followers."""
+    values: list[int]
+    """Number of values of each interval."""
 
 
 class _DefinitionMissing(Exception):
@@ -93,7 +106,7 @@ class IncomingIntervals:
         "series_values": Count,
         "_events": Count,
     }
-    DERIVED: ClassVar[tuple[str, ...]] = ("_series", "_counters", "_gauges", "_extents", "_clock")
+    DERIVED: ClassVar[tuple[str, ...]] = ("folded", "_series", "_counters", "_gauges", "_extents", "_clock")
 
     def __init__(
         self,
@@ -102,9 +115,11 @@ class IncomingIntervals:
         gauges: GaugeTable,
         extents: Extents,
         *,
+        folded: FoldedGauges,
         clock: RunClock,
         warn: Callable[[str], None],
     ) -> None:
+        self.folded = folded
         self._series = series
         self._counters = counters
         self._gauges = gauges
@@ -127,16 +142,25 @@ class IncomingIntervals:
         if define.kind == "series" and route >= 0:
             self._layouts.define(leaf.key, define, route)
 
-    def apply(self, producer: Producer, record: NodeInterval, shift_ns: int) -> int | None:
-        """Add an interval of a leaf, or let it wait for its definitions.
+    def apply(self, arrived: Sequence[ArrivedInterval]) -> list[int | None]:
+        """Add intervals of leaves, or let them wait for their definitions.
 
-        Return the number of values that were added, which is 0 if the interval has to wait. Return None if its
-        columns don't fit together; then nothing was added. `shift_ns` leads from the leaf's wall clock to the run's
-        clock.
+        Return for each the number of values that were added, which is 0 if the interval has to wait, and None if
+        its columns don't fit together; then nothing of it was added. All are added together, because that costs
+        little more than one. If one of them can't be added, each is added alone.
         """
+        if len(arrived) > 1 and not any(self._layouts.differ(interval.producer.key) for interval in arrived):
+            try:
+                return [*self._add(arrived)]
+            except (_DefinitionMissing, ValueError):
+                pass
+        return [self._apply_one(interval) for interval in arrived]
+
+    def _apply_one(self, arrived: ArrivedInterval) -> int | None:
         try:
-            return self._add(producer, record, shift_ns)
+            return self._add([arrived])[0]
         except _DefinitionMissing as missing:
+            producer, record, shift_ns = arrived
             waits = self._waiting.add(producer.key, WaitingInterval(record, shift_ns, missing.id))
             return 0 if waits else None
         except ValueError:
@@ -151,7 +175,7 @@ class IncomingIntervals:
         for waiting in self._waiting.take(producer.key, lambda number: producer.ids[number] != UNKNOWN):
             try:
                 _check_bound(producer, waiting.record)
-                added += self._add(producer, waiting.record, waiting.shift_ns)
+                added += self._add([ArrivedInterval(producer, waiting.record, waiting.shift_ns)])[0]
             except _DefinitionMissing as missing:
                 self._waiting.add(producer.key, WaitingInterval(waiting.record, waiting.shift_ns, missing.id))
             except ValueError:
@@ -160,126 +184,180 @@ class IncomingIntervals:
 
     # --- reading ---------------------------------------------------------------------------------
 
-    def _add(self, producer: Producer, record: NodeInterval, shift_ns: int) -> int:
-        read = self._read(producer, record, shift_ns)
-        series_values = int(read.series.count.sum())
-        values = series_values + int(read.counters.events.sum()) + int(read.gauges.events.sum())
+    def _add(self, arrived: Sequence[ArrivedInterval]) -> list[int]:
+        """Add intervals, and return the number of values of each. Several may not have layouts of their own."""
+        read = self._read(arrived)
+        values = sum(read.values)
         events = values + int(read.extents.inside.sum())
         if self._events + events > limits.EVENT_NUMBERS:
             raise ValueError("more events than can be counted")
         self._events += events
-        self.series_values += series_values
-        if series_values:
-            series = self._layouts.convert(producer.key, _node_of(producer), read.series, read.indices)
+        if read.series.id.size:
+            self.series_values += int(read.series.count.sum())
+            leaf = arrived[0].producer
+            series = self._layouts.convert(leaf.key, _node_of(leaf), read.series, read.indices)
             self._series.add_sums(series if _are_distinct(series.id) else join_series([series]))
         if read.counters.id.size:
             self._counters.add_sums(read.counters)
         if read.gauges.id.size:
             self._gauges.add_sums(read.gauges)
+        if read.folded.id.size:
+            self.folded.add(read.folded)
         if read.extents.id.size:
             self._extents.nodes.add(read.extents.id, read.extents)
-        return values
+        return read.values
 
-    def _read(self, producer: Producer, record: NodeInterval, shift_ns: int) -> _Read:
+    def _read(self, arrived: Sequence[ArrivedInterval]) -> _Read:
         """Check and translate all columns. Raises ValueError for impossible ones. Changes no number."""
-        series = self._read_series(producer, record.series, shift_ns)
-        counters = self._read_counters(producer, record.counters, shift_ns)
-        gauges = self._read_gauges(producer, record.gauges, shift_ns)
-        extents = self._read_extents(producer, record.extents, shift_ns)
-        return _Read(*series, counters, gauges, extents)
+        records = [interval.record for interval in arrived]
+        series, indices, of_series = self._read_series([record.series for record in records], arrived)
+        counters, of_counters = self._read_counters([record.counters for record in records], arrived)
+        gauges, folded, of_gauges = self._read_gauges([record.gauges for record in records], arrived)
+        extents = self._read_extents([record.extents for record in records], arrived)
+        values = [sum(counts) for counts in zip(of_series, of_counters, of_gauges, strict=True)]
+        return _Read(series, indices, counters, gauges, folded, extents, values)
 
     def _read_series(
-        self, producer: Producer, sums: SeriesSums, shift_ns: int
-    ) -> tuple[SeriesArrays, NDArray[np.intp]]:
-        if sums == _NO_SERIES_SUMS:
-            return _NO_SERIES, _NO_SERIES.id
-        series = read_series(sums)
-        check_series(series)
-        series = self._with_run_times(series, shift_ns)
-        indices = _indices(producer, series.id, KIND_CODES["series"])
-        if (indices < 0).any():
-            series, indices = series.take(indices >= 0), indices[indices >= 0]
-        self._layouts.check(producer.key, series, indices)
-        return series, indices
+        self, parts: list[SeriesSums], arrived: Sequence[ArrivedInterval]
+    ) -> tuple[SeriesArrays, NDArray[np.intp], list[int]]:
+        if _are_empty(parts, _NO_SERIES_SUMS):
+            return _NO_SERIES, _NO_SERIES.id, [0] * len(parts)
+        series, lines = read_series(*parts), _Lines.of(parts, arrived)
+        check_series(series, lines.owner)
+        series = self._with_run_times(series, lines)
+        routes, kept = lines.routes(series.id, KIND_CODES["series"], KIND_CODES["series"])
+        if kept is not None:
+            series, routes, lines = series.take(kept), routes[kept], lines.take(kept)
+        self._layouts.check(arrived[0].producer.key, series, routes)
+        return series, routes, lines.sums(series.count)
 
-    def _read_counters(self, producer: Producer, sums: CounterSums, shift_ns: int) -> CounterArrays:
-        if sums == _NO_COUNTER_SUMS:
-            return _NO_COUNTERS
-        counters = read_counters(sums)
-        check_counters(counters)
-        counters = self._with_run_times(counters, shift_ns)
-        counters = _by_index(counters, _indices(producer, counters.id, KIND_CODES["counter"]))
-        return counters if _are_distinct(counters.id) else join_counters([counters])
+    def _read_counters(
+        self, parts: list[CounterSums], arrived: Sequence[ArrivedInterval]
+    ) -> tuple[CounterArrays, list[int]]:
+        if _are_empty(parts, _NO_COUNTER_SUMS):
+            return _NO_COUNTERS, [0] * len(parts)
+        counters, lines = read_counters(*parts), _Lines.of(parts, arrived)
+        check_counters(counters, lines.owner)
+        counters = self._with_run_times(counters, lines)
+        routes, kept = lines.routes(counters.id, KIND_CODES["counter"], KIND_CODES["counter"])
+        counters = counters.with_ids(routes - (KIND_CODES["counter"] << INDEX_BITS))
+        if kept is not None:
+            counters, lines = counters.take(kept), lines.take(kept)
+        values = lines.sums(counters.events)
+        return (counters if _are_distinct(counters.id) else join_counters([counters])), values
 
-    def _read_gauges(self, producer: Producer, sums: GaugeSums, shift_ns: int) -> GaugeArrays:
-        if sums == _NO_GAUGE_SUMS:
-            return _NO_GAUGES
-        gauges = read_gauges(sums)
-        check_gauges(gauges)
+    def _read_gauges(
+        self, parts: list[GaugeSums], arrived: Sequence[ArrivedInterval]
+    ) -> tuple[GaugeArrays, GaugeArrays, list[int]]:
+        if _are_empty(parts, _NO_GAUGE_SUMS):
+            return _NO_GAUGES, _NO_GAUGES, [0] * len(parts)
+        gauges, lines = read_gauges(*parts), _Lines.of(parts, arrived)
+        check_gauges(gauges, lines.owner)
         # a time in the future would hold the gauge until then
-        gauges = replace(gauges, time_ns=self._shifted(gauges.time_ns, shift_ns))
-        gauges = _by_index(gauges, _indices(producer, gauges.id, KIND_CODES["gauge"]))
-        return gauges if _are_distinct(gauges.id) else join_gauges([gauges])
+        gauges = replace(gauges, time_ns=self._shifted(gauges.time_ns, lines.shift_ns))
+        routes, kept = lines.routes(gauges.id, KIND_CODES["gauge"], FOLDED)
+        is_folded = routes >> INDEX_BITS == FOLDED
+        gauges = gauges.with_ids(routes & _INDICES - 1)
+        if kept is not None:
+            gauges, is_folded, lines = gauges.take(kept), is_folded[kept], lines.take(kept)
+        values = lines.sums(gauges.events)
+        apart, folded = (
+            (gauges.take(~is_folded), gauges.take(is_folded)) if is_folded.any() else (gauges, _NO_GAUGES)
+        )
+        if not _are_distinct(apart.id):
+            apart = join_gauges([apart])
+        return apart, folded if _are_distinct(folded.id) else join_gauges([folded]), values
 
-    def _read_extents(self, producer: Producer, sums: ExtentSums, shift_ns: int) -> ExtentArrays:
-        if sums == _NO_EXTENT_SUMS:
+    def _read_extents(self, parts: list[ExtentSums], arrived: Sequence[ArrivedInterval]) -> ExtentArrays:
+        if _are_empty(parts, _NO_EXTENT_SUMS):
             return _NO_EXTENTS
-        extents = read_extents(sums)
-        check_extents(extents)
-        routes = _look_up(producer, extents.id)
-        extents, routes = extents.take(routes >= 0), routes[routes >= 0]
-        if (routes >> INDEX_BITS == KIND_CODES["gauge"]).any():
-            raise ValueError("an extent of a gauge")
+        extents, lines = read_extents(*parts), _Lines.of(parts, arrived)
+        check_extents(extents, lines.owner)
+        routes, kept = lines.routes(extents.id, KIND_CODES["series"], KIND_CODES["counter"])
+        if kept is not None:
+            extents, routes, lines = extents.take(kept), routes[kept], lines.take(kept)
         places = self._extents.places_of(routes)
         columns = extents.columns()
-        times = [self._shifted(column, shift_ns) for column in columns[1:5]]
+        times = [self._shifted(column, lines.shift_ns) for column in columns[1:5]]
         # an instrument beyond the cap, or one that was defined before within another series, has no extent here
         extents = ExtentArrays.of([places, *times, *columns[5:]]).take(places >= 0)
         return extents if _are_distinct(extents.id) else join_extents([extents])
 
-    def _with_run_times(self, sums: _Timed, shift_ns: int) -> _Timed:
+    def _with_run_times(self, sums: _Timed, lines: _Lines) -> _Timed:
         """Return the columns with times of the run's clock. A beginning of 0 is unknown and stays 0."""
-        first, last = (self._shifted(times, shift_ns) for times in (sums.first_ns, sums.last_ns))
+        first, last = (self._shifted(times, lines.shift_ns) for times in (sums.first_ns, sums.last_ns))
         return replace(sums, first_ns=np.where(sums.first_ns == 0, 0, first), last_ns=last)
 
-    def _shifted(self, times: Integers, shift_ns: int) -> Integers:
+    def _shifted(self, times: Integers, shift_ns: Integers) -> Integers:
         """Return times of a leaf's wall clock on the run's clock, but none in the future."""
-        shift = np.int64(min(max(shift_ns, -LATEST_NS), LATEST_NS))
-        shifted = np.minimum(times, _LATEST - max(shift, np.int64(0))) + shift
+        shifted = np.minimum(times, _LATEST - np.maximum(shift_ns, 0)) + shift_ns
         return np.clip(shifted, 0, self._clock.now_ns)
 
 
-def _look_up(producer: Producer, ids: Integers) -> NDArray[np.intp]:
-    if ids.max(initial=0) >= limits.PRODUCER_IDS:
-        raise ValueError("no id of a producer")
-    routes = producer.ids.look_up(ids + 1)
-    if routes.size and routes.item(routes.argmin()) < 0 and (unbound := routes == UNKNOWN).any():
-        raise _DefinitionMissing(ids.item(unbound.argmax()))
-    return routes
+class _Lines(NamedTuple):
+    """Lines of one kind, of several intervals."""
+
+    arrived: Sequence[ArrivedInterval]
+    owner: Integers
+    """Number of the interval of each line."""
+    shift_ns: Integers
+    """Shift of each line."""
+
+    @classmethod
+    def of(cls, parts: Sequence[Any], arrived: Sequence[ArrivedInterval]) -> _Lines:
+        counts = [*map(lines_of, parts)]
+        shifts = [min(max(interval.shift_ns, -LATEST_NS), LATEST_NS) for interval in arrived]
+        owner = np.repeat(np.arange(len(parts)), counts)
+        return cls(arrived, owner, np.array(shifts, np.int64)[owner])
+
+    def take(self, kept: NDArray[np.bool_]) -> _Lines:
+        return self._replace(owner=self.owner[kept], shift_ns=self.shift_ns[kept])
+
+    def sums(self, counts: Integers) -> list[int]:
+        """Return the sum of counts for each interval. All together fit in a float."""
+        sums: list[int] = np.bincount(self.owner, counts, len(self.arrived)).astype(np.int64).tolist()
+        return sums
+
+    def routes(self, ids: Integers, first: int, last: int) -> tuple[NDArray[np.intp], NDArray[np.bool_] | None]:
+        """Return the routes, and which lines lead to an instrument if not all do.
+
+        Raises _DefinitionMissing for an id that is not bound, ValueError for an instrument of other kinds than
+        those from `first` to `last`.
+        """
+        if ids.max(initial=0) >= limits.PRODUCER_IDS:
+            raise ValueError("no id of a producer")
+        ends = np.cumsum(np.bincount(self.owner, minlength=len(self.arrived))).tolist()
+        shifted_ids = ids + 1
+        routes = np.concatenate(
+            [
+                interval.producer.ids.look_up(shifted_ids[start:end])
+                for interval, start, end in zip(self.arrived, [0, *ends], ends, strict=False)
+            ]
+        )
+        least = routes.item(routes.argmin())
+        if least < 0 and (unbound := routes == UNKNOWN).any():
+            raise _DefinitionMissing(ids.item(unbound.argmax()))
+        if least >= first << INDEX_BITS and routes.item(routes.argmax()) < (last + 1) << INDEX_BITS:
+            return routes, None
+        leads = routes >= 0
+        kinds = routes >> INDEX_BITS
+        if (leads & ((kinds < first) | (kinds > last))).any():
+            raise ValueError("an id of another kind")
+        return routes, leads
+
+
+def _are_empty(parts: Sequence[Any], empty: Any) -> bool:
+    return all(part == empty for part in parts)
 
 
 def _check_bound(producer: Producer, record: NodeInterval) -> None:
     """Raise _DefinitionMissing if an id is not bound. Fast, because an interval may have to wait many times."""
     for sums in (record.series, record.counters, record.gauges, record.extents):
-        if sums.id:
-            _look_up(producer, np.frombuffer(sums.id, "<u4").astype(np.int64))
-
-
-def _indices(producer: Producer, ids: Integers, code: int) -> NDArray[np.intp]:
-    """Return the indices of instruments of a kind. Negative: the instrument is refused."""
-    routes = _look_up(producer, ids)
-    first = code << INDEX_BITS
-    if routes.item(routes.argmin()) >= first and routes.item(routes.argmax()) < first + _INDICES:
-        return routes - first
-    if ((routes >= 0) & (routes >> INDEX_BITS != code)).any():
-        raise ValueError("an id of another kind")
-    return np.where(routes >= 0, routes - first, -1)
-
-
-def _by_index(sums: _Arrays, indices: NDArray[np.intp]) -> _Arrays:
-    """Return the lines of instruments that exist, with indices in place of ids."""
-    sums = sums.with_ids(indices)
-    return sums.take(indices >= 0) if (indices < 0).any() else sums
+        ids = np.frombuffer(sums.id, "<u4").astype(np.int64)
+        if ids.max(initial=0) >= limits.PRODUCER_IDS:
+            raise ValueError("no id of a producer")
+        if (unbound := producer.ids.look_up(ids + 1) == UNKNOWN).any():
+            raise _DefinitionMissing(ids.item(unbound.argmax()))
 
 
 def _node_of(producer: Producer) -> str:
@@ -376,6 +454,10 @@ class LeafLayouts:
             raise ValueError("an invalid layout")
         if not all(0 <= index < len(self._series) for index in self.other):
             raise ValueError("a layout of no series")
+
+    def differ(self, leaf: str) -> bool:
+        """Return whether a series of a leaf has another layout than that of the root."""
+        return bool(self._differing.get(leaf))
 
     def define(self, leaf: str, define: Define, index: int) -> None:
         """Compare the layout of a leaf's definition with that of the root's series."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from telemetry import limits
 from telemetry.aggregator.budgets import RecordBudget
 from telemetry.aggregator.config import AggregatorConfig
-from telemetry.aggregator.nodes.incoming import IncomingIntervals
+from telemetry.aggregator.nodes.incoming import ArrivedInterval, IncomingIntervals
 from telemetry.aggregator.nodes.members import NewMembers, NodeMembers
 from telemetry.aggregator.nodes.state import NodeState
-from telemetry.aggregator.nodes.stats import ExpectedNodes, Nodes, nodes_of
+from telemetry.aggregator.nodes.stats import NO_NODES, ExpectedNodes, Nodes, nodes_of
 from telemetry.aggregator.producers.account import ReasonWords
 from telemetry.aggregator.producers.book import ProducerBook
 from telemetry.aggregator.producers.producer import Producer
@@ -36,6 +37,18 @@ class RootSide:
         self._members = members
         self._clock = clock
         self._config = config
+        self._answer: tuple[int, int, Nodes] = (0, 0, NO_NODES)
+        """Time, number of leaves and result of the newest answer of `live_nodes`."""
+
+    def live_nodes(self, now_ns: int, wall_ns: int) -> Nodes:
+        """Return all nodes as `nodes` does. Of many, the answer may be as old as an interval of theirs."""
+        answered_ns, answered_leaves, answer = self._answer
+        leaves = len(self._book.leaves())
+        is_old = now_ns - answered_ns >= limits.NODES_REPEATED_NS or leaves != answered_leaves
+        if is_old or leaves <= limits.NODES_RENEWED:
+            answer = self.nodes(now_ns, wall_ns)
+            self._answer = now_ns, leaves, answer
+        return answer
 
     def nodes(self, now_ns: int, wall_ns: int) -> Nodes:
         """Return all nodes, and what is wrong with them."""
@@ -90,6 +103,12 @@ class NodeReader:
         self._clock = clock
         self._room = room
         self._words = words
+        self._arrived: list[tuple[NodeState, ArrivedInterval]] = []
+        """Intervals that were read and not added yet."""
+
+    def resolve(self, define: Define) -> int | None:
+        """Return the route of an instrument of a leaf, or None if it is an instrument like any other."""
+        return self._intervals.folded.resolve(define)
 
     def define(self, leaf: Producer, define: Define, route: int) -> None:
         """Take the definition of an instrument of a leaf, whose id is bound to it."""
@@ -114,7 +133,8 @@ class NodeReader:
         refused: Reason | None = None
         match record:
             case NodeInterval():
-                refused = self._interval(leaf, node, record, shift_ns)
+                self._arrived.append((node, ArrivedInterval(leaf, record, shift_ns)))
+                return True
             case NodeAccount():
                 if not node.replace_account(record, self._words):
                     refused = Reason.MALFORMED_RECORD
@@ -132,11 +152,17 @@ class NodeReader:
             leaf.account.ledger.drop(refused)
         return True
 
-    def _interval(self, leaf: Producer, node: NodeState, record: NodeInterval, shift_ns: int) -> Reason | None:
-        values = self._intervals.apply(leaf, record, shift_ns)
-        if values is None:
-            return Reason.MALFORMED_RECORD
-        end_ns = min(max(0, record.end_ns + shift_ns), LATEST_NS)
-        node.add(values, end_ns)
-        leaf.heard_event(end_ns, self._clock.now_ns)
-        return None
+    def add_intervals(self) -> None:
+        """Add the intervals that were read since the last call."""
+        if not self._arrived:
+            return
+        arrived, self._arrived = self._arrived, []
+        added = self._intervals.apply([interval for _, interval in arrived])
+        for (node, (leaf, record, shift_ns)), values in zip(arrived, added, strict=True):
+            if values is None:
+                leaf.account.ledger.drop(Reason.MALFORMED_RECORD)
+                continue
+            end_ns = min(max(0, record.end_ns + shift_ns), LATEST_NS)
+            node.add(values, end_ns)
+            leaf.heard_event(end_ns, self._clock.now_ns)
+            leaf.account.ledger.apply(1)

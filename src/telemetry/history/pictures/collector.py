@@ -32,7 +32,7 @@ from telemetry.wire.pictures import (
     Pictures,
     RequestsOverTime,
 )
-from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat
+from telemetry.wire.snapshot import CounterStat, GaugeStat, MetricsSnapshot, SeriesStat, without_single_nodes
 from telemetry.wire.units import TIME_NS
 
 BARS: Final = 72
@@ -282,7 +282,7 @@ def drawn_gauges(snapshot: MetricsSnapshot) -> list[GaugeStat]:
 
     Those of the machine do not count: collectors set them all alike.
     """
-    stats = snapshot.gauges
+    stats = without_single_nodes(snapshot.gauges)
     busiest = sorted(range(len(stats)), key=lambda index: -stats[index].events)
     own = [index for index in busiest if not is_of_machine(stats[index].name)][:GAUGES]
     machine = [index for index in busiest if is_of_machine(stats[index].name)][:MACHINE]

@@ -38,7 +38,7 @@ from telemetry.tui.model.visible_series import (
     time_range_words,
 )
 from telemetry.wire.collectors import PROCESS_LABEL, is_of_machine
-from telemetry.wire.snapshot import TERMINAL, CounterStat, GaugeStat, MetricsSnapshot
+from telemetry.wire.snapshot import TERMINAL, CounterStat, GaugeStat, MetricsSnapshot, without_single_nodes
 
 PIN: Final = "★ "
 _TITLE: Final = "series"
@@ -345,7 +345,7 @@ def machine_line(scene: Scene, view: View, width: int) -> Line:
 
 def _pieces(scene: Scene, view: View, trend: int) -> Iterator[Line]:
     by_name: dict[str, list[GaugeStat]] = {}
-    for stat in scene.snapshot.gauges if scene.snapshot else ():
+    for stat in without_single_nodes(scene.snapshot.gauges) if scene.snapshot else ():
         if is_of_machine(stat.name) and stat.value is not None and PROCESS_LABEL not in stat.labels:
             by_name.setdefault(stat.name, []).append(stat)
     places = {name: index for index, name in enumerate(_FIRST)}
@@ -356,12 +356,15 @@ def _pieces(scene: Scene, view: View, trend: int) -> Iterator[Line]:
         trends = [[point for point in points if point is not None] for points in raw_trends]
         length = min(map(len, trends))
         means = tuple(sum(points[at] for points in trends) / len(trends) for at in range(-length, 0))
-        several = f" {len(stats)} ×" if len(stats) > 1 else ""
+        spread = stats[0].over_nodes
+        count = spread.nodes if spread is not None else len(stats)
+        several = f" {count:,} ×" if count > 1 else ""
+        highest = f", {_value(spread.greatest, unit, view)} {printable(spread.greatest_node)}" if spread else ""
         top = _HUNDRED if numbers.is_percent(unit) else None
         yield (
             Cell(f"{printable(name)} ", "dim"),
             Cell(sparkline(means, trend, top), "accent"),
-            Cell(f"{several} {_value(sum(values) / len(values), unit, view)}", "strong"),
+            Cell(f"{several} {_value(sum(values) / len(values), unit, view)}{highest}", "strong"),
         )
 
 

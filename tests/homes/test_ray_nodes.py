@@ -75,7 +75,12 @@ def test_every_event_of_32_actors_on_4_nodes_is_counted_once(nodes: RayNodes) ->
         actors = recorders(8)
         telemetry.counter("done").add()
         ray.get([actor.record.remote(500, 500 * number) for number, actor in enumerate(actors)])
+        live = run.leaves()
     report = run.result()
+    assert run.live_report() is report
+    assert run.root()["directory"] == run.directory
+    assert {leaf["directory"] for leaf in run.leaves()} == {leaf["directory"] for leaf in live}
+    assert all(has_result(leaf) for leaf in run.leaves())
     snapshot, latency = report.snapshot, report.series("latency")
     assert report.completeness == "complete", snapshot.warnings
     assert len(snapshot.nodes) == NODES

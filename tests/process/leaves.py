@@ -83,8 +83,8 @@ class Cluster:
         names = ("--name", f"leaf-{node}", "--upstream", root.endpoint, "--node", node)
         return self._serve("serve", *names, *words, **options)
 
-    def resume(self, dead: Served, **options: Any) -> Served:
-        return self._serve("serve", "--resume", str(dead.directory), **options)
+    def resume(self, dead: Served, *words: str, **options: Any) -> Served:
+        return self._serve("serve", "--resume", str(dead.directory), *words, **options)
 
     def _serve(self, *words: str, **options: Any) -> Served:
         child = self.ground.telemetry(*words, **options)
@@ -130,6 +130,12 @@ def counter(snapshot: dict[str, Any], name: str) -> float:
 
 def count(snapshot: dict[str, Any], name: str) -> int:
     return int(next((item["count"] for item in snapshot["series"] if item["name"] == name), 0))
+
+
+def reached(cluster: Cluster, root: Served, wait_until: WaitUntil, more: int = 500) -> None:
+    """Wait until `more` values have reached the root."""
+    before = counter(cluster.status(root), "n")
+    wait_until(lambda: counter(cluster.status(root), "n") >= before + more, DEADLINE_S, "values at the root")
 
 
 def check_whole(final: dict[str, Any], made: list[int]) -> None:

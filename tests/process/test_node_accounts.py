@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.hand_made_leaf import ConnectedLeaf, answer, member, relay
+from tests.hand_made_leaf import SECOND, ConnectedLeaf, answer, member, relay
 
 from telemetry.transport.producer import ProducerLink
 from telemetry.wire.control import (
@@ -242,3 +242,21 @@ def test_a_root_that_is_killed_and_resumed_loses_nothing(ground: Any) -> None:
     assert (result["completeness"], result["reason"]) == ("complete", "all nodes have ended")
     assert sums(result["accounting"]) == (47, 47, 0)
     root.close()
+
+
+def test_a_root_that_is_behind_its_leaf_says_how_far(root: Root) -> None:
+    """An interval of a minute ago is the newest one of a live leaf: `telemetry nodes` tells the lag."""
+    leaf = root.leaf("leaf-a", "gpu-1")
+    leaf.made.wall_ns -= 60 * SECOND
+    leaf.made.mono_ns -= 60 * SECOND
+    leaf.send(*leaf.made.second(increments=3))
+    root.until(lambda snapshot: snapshot.accounting.applied == 3)
+    code, out, err = root.ground.run("nodes", root.endpoint)
+    assert code == 0, err
+    lags = re.findall(r"1 complete so far, (\d+) s behind|^gpu-1: (\d+) s behind", out, re.MULTILINE)
+    assert len(lags) == 2, out
+    assert all(59 <= int(first or second) <= 90 for first, second in lags), out
+    leaf.send(*leaf.made.last())
+    leaf.end()
+    root.stop()
+    assert root.result()["completeness"] == "complete"

@@ -17,6 +17,7 @@ import pytest
 from tests.processes import KILLED
 
 from telemetry.store.history import HistoryReader
+from telemetry.store.live_runs import FILE_NAME
 from telemetry.store.records import RecordLog
 from telemetry.store.run_directory import RunDirectory
 from telemetry.testing import frame
@@ -487,7 +488,23 @@ def test_what_cannot_be_resumed_is_one_line(ground: Any, what: str) -> None:
 
 
 def test_flags_that_the_run_decides_are_refused(ground: Any) -> None:
-    """A name, an address or no journal can't be had later."""
-    code, _, err = ground.run("serve", "--resume", "latest", "--bind", "ipc:///tmp/x", "--no-journal")
+    """A name or no journal can't be had later."""
+    code, _, err = ground.run("serve", "--resume", "latest", "--name", "other", "--no-journal")
     assert code == 2
-    assert "--bind, --no-journal" in err
+    assert "--name, --no-journal" in err
+
+
+def test_a_socket_outside_of_the_own_folder_is_resumed_with_bind(ground: Any) -> None:
+    """Anybody may have written the manifest. So its address needs `--bind`, as the error says."""
+    address = f"ipc://{ground.folder / 'here'}"
+    dead, _ = ground.serve("--bind", address)
+    dead.kill()
+    dead.communicate()
+    for announcement in (ground.folder / "telemetry").glob(f"*/{FILE_NAME}"):
+        announcement.unlink()
+    code, _, err = ground.run("serve", "--resume", "latest")
+    assert (code, f"if this address is yours, add --bind {address}" in err) == (1, True), err
+    resumed = ground.telemetry("serve", "--resume", "latest", "--bind", address)
+    assert "continues with" in resumed.stderr.readline()
+    assert ground.run("stop", "latest")[0] == 0
+    assert resumed.wait(DEADLINE_S) == 0

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import sys
 from typing import Any
 
 import pytest
-from tests.process.leaves import DEADLINE_S, Cluster, Served, WaitUntil, check_whole, counter, exact_percentiles
+from tests.process.leaves import (
+    DEADLINE_S,
+    Cluster,
+    Served,
+    WaitUntil,
+    check_whole,
+    counter,
+    exact_percentiles,
+    reached,
+)
 
 from telemetry.store.records import RecordLog
 from telemetry.wire.events import ClosedStep, Mark
@@ -117,12 +127,68 @@ def test_a_leaf_without_its_root_goes_on(cluster: Cluster) -> None:
     leaf = cluster.leaf("a", root, environ={"TELEMETRY_UPSTREAM__FINISH_TIMEOUT_S": "0.5"})
     cluster.record("a0", leaf, 500)
     made = cluster.made()
-    final = cluster.stop(leaf)
+    code, _, err = cluster.ground.run("stop", leaf.run_id)
+    assert code == 0, err
+    last = leaf.wait().splitlines()[-1]
+    final = leaf.final()
     assert (final["state"], final["completeness"]) == ("COMPLETE", "complete")
     assert counter(final, "n") == sum(made)
-    [warning] = [said for said in final["warnings"] if "has not taken" in said]
-    assert re.search(r"the root at \S+ has not taken \d+ batch(es)? of this node: it never answered", warning)
+    [warning] = final["warnings"]
+    assert re.search(r"the root at \S+ never got node a: it never answered: no process listens there", warning)
     assert "`telemetry merge " in warning
+    assert last == f"telemetry: {warning}"
+    assert (final["root"]["state"], final["root"]["reason"]) == ("undelivered", warning)
+
+
+def line_with(child: Any, text: str) -> str:
+    """Return the next line on stderr that contains a text."""
+    lines: list[str] = []
+    for line in child.stderr:
+        lines.append(line)
+        if text in line:
+            return str(line)
+    raise AssertionError(f"no line with {text!r} in {lines}")
+
+
+@pytest.mark.parametrize("command", ["serve", "run"])
+def test_a_leaf_says_soon_that_its_root_is_away_and_that_it_came(cluster: Cluster, command: str) -> None:
+    """One line tells that the root is not there, even with --quiet, and one that it is connected after all."""
+    bind = f"ipc://{cluster.ground.folder / 'root'}"
+    words = ("--upstream", bind, "--node", "a")
+    if command == "run":
+        waiting = "import os, time\nwhile not os.path.exists('stop'): time.sleep(0.01)\n"
+        words += ("--quiet", "--strict", "--", sys.executable, cluster.ground.program("waiting.py", waiting))
+    leaf = cluster.ground.telemetry(command, *words)
+    line = line_with(leaf, "has not answered yet")
+    assert line.startswith(
+        f"telemetry: the root at {bind} has not answered yet: no process listens there; check the"
+    )
+    root = cluster.root("--bind", bind, "--nodes", "a")
+    line_with(leaf, f"connected to the root at {bind}")
+    (cluster.ground.folder / "stop").touch()
+    if command == "serve":
+        cluster.stop(root)
+    _, err = leaf.communicate(timeout=DEADLINE_S)
+    assert leaf.returncode == 0, err
+    if command == "run":
+        assert err == ""
+        root.wait()
+    assert root.final()["completeness"] == "complete"
+
+
+@pytest.mark.parametrize(
+    ("host", "why"), [("127.0.0.1:1", "no process listens there"), ("nowhere.invalid:5757", "can't be resolved")]
+)
+def test_strict_is_not_content_without_the_root(cluster: Cluster, host: str, why: str) -> None:
+    """A leaf that ends without its root exits 6 with --strict, and its last line says so despite --quiet."""
+    environ = {"TELEMETRY_UPSTREAM__FINISH_TIMEOUT_S": "0.5"}
+    words = ("--quiet", "--upstream", f"tcp://{host}", "--node", "a", "--", sys.executable, "-c", "0")
+    for strict, wanted in (((), 0), (("--strict",), 6)):
+        code, _, err = cluster.ground.run("run", *strict, *words, environ=environ)
+        assert code == wanted, err
+        last = err.splitlines()[-1]
+        assert f"telemetry: the root at tcp://{host} never got node a: it never answered: " in last
+        assert why in last
 
 
 @pytest.mark.parametrize(
@@ -139,17 +205,47 @@ def test_an_address_that_can_not_be_that_of_a_root(cluster: Cluster, address: st
 
 
 def test_a_resumed_run_keeps_its_root(cluster: Cluster) -> None:
-    """The address comes from the manifest, so it can't be given again."""
+    """The address comes from the manifest. The name of the node can't be changed."""
     root = cluster.root()
     leaf = cluster.leaf("a", root)
     leaf.kill()
-    code, _, err = cluster.ground.run("serve", "--resume", str(leaf.directory), "--upstream", root.endpoint)
-    assert (code, "--upstream can't be combined with --resume" in err) == (2, True), err
+    code, _, err = cluster.ground.run("serve", "--resume", str(leaf.directory), "--node", "b")
+    assert (code, "--node can't be combined with --resume" in err) == (2, True), err
     again = cluster.resume(leaf)
     cluster.record("a0", again, 500)
     made = cluster.made()
     check_whole(cluster.stop(root), made)
     again.wait()
+
+
+def test_a_root_moves_to_another_address_and_its_leaves_follow(cluster: Cluster, wait_until: WaitUntil) -> None:
+    """A root is resumed at another address, and its leaf with that address. Both keep it in later resumes."""
+    root = cluster.root("--bind", "tcp://127.0.0.1:*", "--nodes", "a")
+    leaf = cluster.leaf("a", root)
+    cluster.record("a0", leaf)
+    reached(cluster, root, wait_until)
+    for bind in (("--bind", "tcp://127.0.0.2:*"), ()):
+        root.kill()
+        root = cluster.resume(root, *bind)
+        assert root.endpoint.startswith("tcp://127.0.0.2:")
+        leaf.kill()
+        leaf = cluster.resume(leaf, *(("--upstream", root.endpoint) if bind else ()))
+        reached(cluster, root, wait_until)
+    made = cluster.made()
+    final = cluster.stop(root)
+    check_whole(final, made)
+    leaf.wait()
+    assert leaf.final()["root"]["address"] == root.endpoint
+
+
+def test_a_run_without_a_root_can_not_get_one(cluster: Cluster) -> None:
+    """A run that is resumed does not become a leaf."""
+    root = cluster.root()
+    root.kill()
+    code, _, err = cluster.ground.run(
+        "serve", "--resume", str(root.directory), "--upstream", "tcp://127.0.0.1:47114"
+    )
+    assert (code, "the run root has no root, so --upstream can't move it" in err) == (2, True), err
 
 
 def test_run_makes_a_node_of_a_command(cluster: Cluster) -> None:
@@ -166,30 +262,51 @@ def test_run_makes_a_node_of_a_command(cluster: Cluster) -> None:
     assert (final["completeness"], counter(final, "n")) == ("complete", 3), final["nodes"]
 
 
-def test_a_leaf_with_a_foreign_key_stays_alone(cluster: Cluster, wait_until: WaitUntil) -> None:
-    """A leaf of the same user is part of the run over tcp with keys. A stranger's leaf says why it is not."""
+def test_a_leaf_with_a_foreign_key_stays_alone_until_it_is_trusted(cluster: Cluster, wait_until: WaitUntil) -> None:
+    """A leaf of the same user is part of the run over tcp with keys. A stranger's leaf says why it is not.
+
+    Once its key is trusted, it is.
+    """
     ground = cluster.ground
     stranger = {"XDG_CONFIG_HOME": str(ground.folder / "stranger")}
     (ground.folder / "stranger").mkdir()
     for environ in ({}, stranger):
         code, _, err = ground.run("keys", "new", environ=environ)
         assert code == 0, err
-    root = cluster.root("--bind", "tcp://0.0.0.0:*", "--nodes", "a")
+    root = cluster.root("--bind", "tcp://0.0.0.0:*", "--nodes", "a,b")
     known, foreign = cluster.leaf("a", root), cluster.leaf("b", root, environ=stranger)
     cluster.record("a0", known, 500)
-    cluster.record("b0", foreign, 500)
-    assert cluster.made() == [500, 500]
-    wait_until(
-        lambda: any("is not part of the root's run" in said for said in cluster.status(foreign)["warnings"]),
-        60.0,
-        "the refusal",
-    )
-    own = cluster.stop(foreign)
-    assert (own["completeness"], counter(own, "n")) == ("complete", 500)
+    cluster.record("b0", foreign)
+    refusal = line_with(foreign.child, "is not part of the root's run")
+    [command] = re.findall(r"telemetry (keys trust) NAME '(.*)'\)", refusal)
+    assert any("is not part of the root's run" in warning for warning in cluster.status(foreign)["warnings"])
+    assert [node["node"] for node in cluster.status(root)["nodes"] if node["leaf"]] == ["a"]
+    key = ground.program("key.txt", command[1])
+    code, _, err = ground.run(*command[0].split(), "stranger", key)
+    assert code == 0, err
+    line_with(foreign.child, "connected to the root at ")
+    assert cluster.status(foreign)["warnings"] == []
+    made = cluster.made()
     final = cluster.stop(root)
-    assert [node["node"] for node in final["nodes"]] == ["a"]
-    assert (final["completeness"], counter(final, "n")) == ("complete", 500)
+    assert [node["completeness"] for node in final["nodes"]] == ["complete", "complete"]
+    check_whole(final, made)
     known.wait()
+    foreign.wait()
+
+
+def test_a_refused_leaf_is_not_content_with_strict(cluster: Cluster) -> None:
+    """A leaf without a key says at once what is missing, and its end does not wait for the root."""
+    code, _, err = cluster.ground.run("keys", "new")
+    assert code == 0, err
+    root = cluster.root("--bind", "tcp://0.0.0.0:*")
+    address = root.endpoint.partition("#")[0].replace("0.0.0.0", "127.0.0.1")
+    words = ("--upstream", address, "--", sys.executable, "-c", "import time; time.sleep(2)")
+    code, _, err = cluster.ground.run("run", "--quiet", "--strict", *words)
+    lines = err.splitlines()
+    assert (code, len(lines)) == (6, 2), err
+    assert lines[0] == lines[1]
+    assert f"not part of the root's run at {address}: the aggregator at {address} requires a key" in lines[0]
+    cluster.stop(root)
 
 
 @pytest.mark.parametrize(
@@ -246,15 +363,47 @@ def test_two_leaves_can_not_be_roots_of_each_other(cluster: Cluster, wait_until:
     assert counter(final, "n") <= 1_000
 
 
-def test_two_nodes_with_one_name_are_told_apart(cluster: Cluster) -> None:
-    """Two nodes of the same name count as one node, and a warning says why the second one is missing."""
-    root = cluster.root("--nodes", "2")
+@pytest.mark.parametrize(("nodes", "completeness"), [("2", "incomplete"), ("a", "complete")])
+def test_two_nodes_with_one_name_are_told_apart(
+    cluster: Cluster, wait_until: WaitUntil, nodes: str, completeness: str
+) -> None:
+    """Two nodes of the same name count as one node. A warning names both, while the run goes on and at its end."""
+    root = cluster.root("--nodes", nodes)
     leaves = [cluster.leaf("a", root) for _ in range(2)]
+    twins = "2 leaves have the same name a: "
+
+    def warned() -> list[str]:
+        return [warning for warning in cluster.status(root)["warnings"] if twins in warning]
+
+    [live] = wait_until(warned, DEADLINE_S, "the warning")
     final = cluster.stop(root)
-    assert final["completeness"] == "incomplete"
-    assert any("2 leaves have the same name a: give each its own --node" in said for said in final["warnings"])
+    assert final["completeness"] == completeness
+    [warning] = [warning for warning in final["warnings"] if twins in warning]
+    assert warning == live
+    assert warning.endswith("; they count as one node, so give each its own --node")
     for leaf in leaves:
+        assert f"run {leaf.run_id} on {socket.gethostname()} (pid {leaf.child.pid})" in warning
         leaf.wait()
+
+
+def test_a_leaf_beyond_the_bound_is_refused(cluster: Cluster) -> None:
+    """A leaf too many says why it is alone. The root accepts its own nodes, and is lossy."""
+    ground = cluster.ground
+    (ground.folder / "seam").mkdir()
+    ground.program("seam/sitecustomize.py", "from telemetry import limits\nlimits.NODES = 1\n")
+    root = cluster.root("--nodes", "a", environ={"PYTHONPATH": str(ground.folder / "seam")})
+    leaf = cluster.leaf("a", root)
+    cluster.record("a0", leaf, 500)
+    [made] = cluster.made()
+    words = ("--quiet", "--strict", "--upstream", root.endpoint, "--node", "b", "--", sys.executable, "-c", "0")
+    code, _, err = ground.run("run", *words)
+    assert code == 6, err
+    assert "already has 1 nodes, and accepts no more; add a level of leaves between" in err.splitlines()[-1]
+    final = cluster.stop(root)
+    assert (final["completeness"], counter(final, "n")) == ("lossy", made)
+    assert [node["node"] for node in final["nodes"]] == ["a"]
+    assert final["accounting"]["bad_frames"] == {"too_many_producers": 1}
+    leaf.wait()
 
 
 @pytest.mark.slow

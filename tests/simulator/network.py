@@ -395,6 +395,7 @@ def simulated_network(network: Network) -> Iterator[None]:
     replaced: list[tuple[Any, str, object]] = [
         (build, "Hub", network.bind),
         (uplink, "ProducerLink", network.connect),
+        (uplink, "explain_silence", lambda _address: "no process listens there"),
         (live, "Subscription", lambda _address: no_snapshots),
         (
             record_stream,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -34,29 +35,38 @@ from telemetry.transport.hub import Hub
 from telemetry.transport.zap import keys_for
 from telemetry.wire.codec import carriable
 from telemetry.wire.control import Watch
-from telemetry.wire.snapshot import MetricsSnapshot
+from telemetry.wire.snapshot import MetricsSnapshot, RootStat
 
 if TYPE_CHECKING:
     from telemetry.daemon.upstream.leaf import Leaf
 
 
-def run_daemon(options: DaemonOptions, on_ready: OnReady | None = None) -> tuple[bool, MetricsSnapshot]:
+def run_daemon(
+    options: DaemonOptions,
+    on_ready: OnReady | None = None,
+    on_root: Callable[[RootStat], object] = lambda root: None,
+) -> tuple[bool, MetricsSnapshot]:
     """Run one aggregator to its end on the calling (main) thread.
 
     `on_ready` gets the addresses once the aggregator listens. It is not called if the run to resume has already
-    ended. Returns whether a final file exists, and the terminal snapshot. Raises TelemetryError if the aggregator
-    could not start; the error is also sent to `ready_fd`.
+    ended. `on_root` gets what is known of the root, ten times a second if the run is a leaf. Returns whether a
+    final file exists, and the terminal snapshot. Raises TelemetryError if the aggregator could not start; the error
+    is also sent to `ready_fd`.
     """
     prepare_process()
     directory = options.resume
     if directory is None:
-        return serve(or_tell(options.ready_fd, lambda: build(options, SignalPipe())), on_ready)
+        service = or_tell(options.ready_fd, lambda: build(options, SignalPipe()))
+        service.run_status.on_root = on_root
+        return serve(service, on_ready)
     claimed = or_tell(options.ready_fd, lambda: claim(directory, options.config.run.fallback_dirs))
-    config = with_root_of(claimed.manifest, options.config)
+    config = or_tell(options.ready_fd, lambda: with_root_of(claimed.manifest, options.config, options.new_upstream))
     options = replace(options, name=claimed.manifest.name, run_id=claimed.manifest.run_id, config=config)
     if claimed.result is not None:
         return True, _nothing_left(options, claimed, claimed.result)
-    return serve(or_tell(options.ready_fd, lambda: build_again(options, SignalPipe(), claimed)), on_ready)
+    service = or_tell(options.ready_fd, lambda: build_again(options, SignalPipe(), claimed))
+    service.run_status.on_root = on_root
+    return serve(service, on_ready)
 
 
 def build(options: DaemonOptions, signals: SignalPipe | None) -> Service:
@@ -83,25 +93,43 @@ def build_again(options: DaemonOptions, signals: SignalPipe | None, claimed: Cla
     with ExitStack() as undo:
         undo.callback(claimed.let_go)
         counter = _counter(options, undo, needed=False)  # a run without token counts is better than no run
-        endpoints = claimed.endpoints
-        was_open = _was_open(claimed)
+        endpoints = plan(options.new_bind, options.run_id) if options.new_bind else claimed.endpoints
+        was_open = not options.new_bind and _was_open(claimed)
         if options.config.security.curve != "always" and was_open:
             config = options.config
             opened = structs.replace(config, transport=structs.replace(config.transport, insecure=True))
             options = replace(options, config=opened)
         bind_to = options.config.transport.bind
         is_chosen = was_open or (bind_to.startswith(IPC) and endpoints == plan(bind_to, options.run_id))
-        _make_folders(endpoints, None if is_chosen else claimed.manifest.run_id)
+        _make_folders(endpoints, None if is_chosen or options.new_bind else claimed.manifest.run_id)
         hub = bind(endpoints, options)
         undo.callback(hub.close)
-        if hub.address != claimed.manifest.endpoint:
+        former = claimed.manifest.endpoint
+        is_same = split_key(hub.address)[1] == split_key(former)[1] if options.new_bind else hub.address == former
+        if not is_same:
             raise KeysError(
                 f"clients of this run expect {claimed.manifest.endpoint} and reject other keys, or a missing one",
                 hint="use the same keys, and pass --insecure if the run did",
             )
+        if options.new_bind or options.new_upstream:
+            _move(claimed, options, hub)
         service = _live(options, hub, open_again(claimed, options.config), signals, counter)
         undo.pop_all()
     return service
+
+
+def _move(claimed: Claim, options: DaemonOptions, hub: Hub) -> None:
+    """Write new addresses into the manifest, so that a later resume uses them. Raises TelemetryError."""
+    check_root(options.config.upstream.address, hub.address)
+    manifest = claimed.directory.read_manifest()
+    claimed.directory.write_manifest(
+        structs.replace(
+            manifest,
+            endpoint=hub.address,
+            endpoints=list(vars(hub.endpoints).values()),
+            config=manifest.config | {"upstream": structs.asdict(options.config.upstream)},
+        )
+    )
 
 
 def _was_open(claimed: Claim) -> bool:

@@ -16,7 +16,7 @@ from telemetry.daemon.input import Ingress
 from telemetry.daemon.node_search import SearchChannel
 from telemetry.daemon.process_watch import exists
 from telemetry.daemon.run_status import RunStatus
-from telemetry.daemon.write_ahead import no_room
+from telemetry.daemon.write_ahead import no_more_nodes, no_room
 from telemetry.store.history import HistoryReader
 from telemetry.store.records import RecordLog
 from telemetry.wire import control as msg
@@ -195,7 +195,7 @@ class Control:
         if hello.producer:
             refusal = "the run is over" if self._comes_too_late(hello) else self._ingress.hello(hello)
             if refusal:
-                code: msg.ErrorCode = "no_room" if refusal == no_room() else "refused"
+                code: msg.ErrorCode = "no_room" if refusal in {no_room(), no_more_nodes()} else "refused"
                 self._reply(peer, msg.Error(code=code, message=refusal), hello.id)
                 return
             self._peers[hello.producer] = peer

@@ -27,6 +27,10 @@ class DaemonOptions:
     command_line: tuple[str, ...] = ()
     resume: Path | None = None
     """Directory of a run to resume. It determines the name, id and addresses."""
+    new_bind: str = ""
+    """Control address at which a resumed run listens from now on. Empty: at its former addresses."""
+    new_upstream: str = ""
+    """Address at which a resumed leaf finds its root from now on. Empty: the former one."""
     params: Mapping[str, Scalar] = field(default_factory=dict)
     """Parameters of a new run. They are in its first checkpoint, so a resumed run has them from its journal."""
     backends: Sequence[BackendStat] = ()

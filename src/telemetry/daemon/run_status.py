@@ -13,7 +13,15 @@ from telemetry.aggregator import Lifecycle, SnapshotFacts
 from telemetry.wire.codec import carriable
 from telemetry.wire.feeds import interruption
 from telemetry.wire.journal import Ending, RunState
-from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat, CommandFacts, CounterStat, MetricsSnapshot, SelfCost
+from telemetry.wire.snapshot import (
+    BACKEND_ENDED,
+    BackendStat,
+    CommandFacts,
+    CounterStat,
+    MetricsSnapshot,
+    RootStat,
+    SelfCost,
+)
 
 _SILENT_NS: Final = int(limits.BACKEND_SILENT_S * 1e9)
 _RESTARTED: Final = "the aggregator was restarted "
@@ -41,6 +49,10 @@ class RunStatus:
     interrupted: bool = False
     interruptions: int = 0
     """Number of interruptions."""
+    root: RootStat | None = None
+    """Root of this run. None if the run is no leaf."""
+    on_root: Callable[[RootStat], object] = lambda root: None
+    """Callback for what is known of the root, called at each tick."""
     decided: bool = False
     """True once the end and its reason are final."""
     reason: str = ""
@@ -179,6 +191,7 @@ class RunStatus:
             exact_reason=self.exact_reason,
             warnings=list(self.warnings),
             backends=backends,
+            root=self.root,
         )
 
 

@@ -14,6 +14,7 @@ from telemetry.daemon.numbers import LATEST_NS, Numbers
 from telemetry.store.journal import JournalWriter
 from telemetry.wire.codec import encode_note
 from telemetry.wire.control import CannotResend, End, ExpectNodes, Hello, TellBackend, Watch
+from telemetry.wire.drop_reasons import Reason
 from telemetry.wire.history import Interval, Slice
 from telemetry.wire.journal import BadFrames, Closed, Ending, Note, Rolled, Salvaging, Sliced
 from telemetry.wire.request_log import LoggedRecords
@@ -23,6 +24,11 @@ from telemetry.wire.snapshot import BACKEND_ENDED, BackendStat
 def no_room() -> str:
     """Return why a producer is refused when there are too many."""
     return f"the run already has {limits.PRODUCERS:,} producers that have not ended, and accepts no more"
+
+
+def no_more_nodes() -> str:
+    """Return why a leaf is refused when the run has too many nodes."""
+    return f"the run already has {limits.NODES:,} nodes, and accepts no more; add a level of leaves between"
 
 
 class WriteAheadLog:
@@ -95,12 +101,15 @@ class WriteAheadLog:
         taken = limits.NODE_HELLOS if hello.node else limits.HELLOS
         if self._hellos[hello.producer] >= taken:
             return f"more than {taken:,} different hellos of one producer"
+        book = self._aggregator.book
+        if hello.node and book.get(hello.producer) is None and len(book.leaves()) >= limits.NODES:
+            self._aggregator.bad_frame(Reason.TOO_MANY_PRODUCERS)  # the result lacks the events of that node
+            return no_more_nodes()
         named = self._numbers.is_named_by(hello)
         if not self._numbers.hello(hello, now_ns):
             return no_room()
         self._hellos[hello.producer] += 1
         if len(self._hellos) > 2 * limits.PRODUCERS:  # remove producers that have no row any more
-            book = self._aggregator.book
             self._hellos = Counter({key: count for key, count in self._hellos.items() if book.get(key) is not None})
         self._note(hello, now_ns)
         if named:

@@ -34,7 +34,7 @@ def nodes(report: Report) -> Section:
     over = is_over(report)
     shown = troubled_first(report)
     if len(everyone) > NODES_SHOWN:
-        shown = [stat for stat in shown if _speaks(stat, over=over)]
+        shown = [stat for stat in shown if _speaks(stat, report)]
     lines = [wording.nodes(report.snapshot, over=over)]
     if len(everyone) > len(shown) > 0:
         lines.append("only nodes with something to say are listed")
@@ -51,11 +51,11 @@ def not_well(report: Report) -> list[NodeStat]:
 
 
 def troubled_first(report: Report) -> list[NodeStat]:
-    """Return all nodes in the order of names: first those that are not complete, then those with a warning."""
+    """Return all nodes by name: first those that are not complete, then those that are late or have a warning."""
     over = is_over(report)
 
     def rank(stat: NodeStat) -> int:
-        return 0 if not wording.node_is_well(stat, over=over) else 1 if stat.warnings else 2
+        return 0 if not wording.node_is_well(stat, over=over) else 1 if _speaks(stat, report) else 2
 
     return sorted(report.snapshot.nodes, key=rank)
 
@@ -76,8 +76,8 @@ def notes(report: Report, shown: list[NodeStat], most: int = NODES_SHOWN) -> lis
     return lines
 
 
-def _speaks(stat: NodeStat, *, over: bool) -> bool:
-    return bool(stat.warnings) or not wording.node_is_well(stat, over=over)
+def _speaks(stat: NodeStat, report: Report) -> bool:
+    return any(wording.node_troubles(stat, report.snapshot, over=is_over(report)))
 
 
 def _row(stat: NodeStat, *, over: bool) -> list[str]:

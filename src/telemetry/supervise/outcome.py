@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Callable
 from typing import Final
 
 from telemetry import limits
@@ -29,12 +30,13 @@ def await_report(
     *,
     recovery_s: float,
     patience_after_restart_s: float = 0.0,
+    look: Callable[[MetricsSnapshot], object] = lambda snapshot: None,
 ) -> Report:
     """Return the final result, or the best available one after `patience_s` or the end of the aggregator.
 
-    Never raises. `snapshots` must have been made before the request that ends the run. After a restart the
-    aggregator gets at least `patience_after_restart_s`, up to the number of restarts in a row. Reading the journal
-    of a dead aggregator takes at most `recovery_s`.
+    Never raises, unless `look` does, which gets each live snapshot meanwhile. `snapshots` must have been made
+    before the request that ends the run. After a restart the aggregator gets at least `patience_after_restart_s`,
+    up to the number of restarts in a row. Reading the journal of a dead aggregator takes at most `recovery_s`.
     """
     if snapshots.newest is not None and snapshots.newest.state in TERMINAL:
         return Report(snapshot=snapshots.newest, source="pubsub")
@@ -47,6 +49,8 @@ def await_report(
         snapshot = snapshots.recv(min(left_s, _LOOK_AGAIN_S))
         if snapshot is not None and snapshot.state in TERMINAL:
             return Report(snapshot=snapshot, source="pubsub")
+        if snapshot is not None:
+            look(snapshot)
         if gone and snapshot is None:
             why = keeper.lost or "the aggregator exited before its final snapshot arrived"
             break

@@ -5,6 +5,7 @@ ZeroMQ itself reports no error: it retries, or gives up silently.
 
 from __future__ import annotations
 
+import socket
 import struct
 import time
 from typing import Final
@@ -12,7 +13,7 @@ from typing import Final
 import zmq
 
 from telemetry.errors import EndpointError, KeysError
-from telemetry.transport.endpoints import dial, is_tcp, split_key
+from telemetry.transport.endpoints import dial, is_tcp, refuses, split_key
 from telemetry.transport.sockets import ZmqContext, ZmqSocket
 
 _EVENTS: Final = (
@@ -28,6 +29,8 @@ _PROBE_S: Final = 1.0
 _GREETING: Final = b"\xff\0\0\0\0\0\0\0\0\x7f\x03"  # ZMTP 3: after these bytes the other side sends the rest
 _GREETING_BYTES: Final = 64
 _MECHANISM: Final = slice(12, 32)
+_CHECK: Final = "check the address, and that the root runs"
+_UNANSWERED: Final = f"a process listens there, but does not answer; {_CHECK}"
 
 
 class Handshakes:
@@ -134,3 +137,24 @@ def mechanism(address: str) -> str:
     except (OSError, ValueError, EndpointError):
         return ""
     return greeting[_MECHANISM].rstrip(b"\0").decode("ascii", "replace")
+
+
+def explain_silence(endpoint: str) -> str:
+    """Return why an aggregator that was addressed does not answer, and what to do.
+
+    Blocks for two seconds at most, and for as long as the name of the host takes to resolve.
+    """
+    address = split_key(endpoint)[0]
+    if not is_tcp(address):
+        return f"no process listens there; {_CHECK}" if refuses(address) else _UNANSWERED
+    try:
+        dial(address, _PROBE_S).close()
+    except socket.gaierror:
+        return "the name of its host can't be resolved; check the spelling, or give the IP address"
+    except ConnectionRefusedError:
+        return f"no process listens there; {_CHECK}"
+    except (OSError, ValueError, EndpointError):
+        return "its host can't be reached; check the address, the network and the firewall"
+    if not mechanism(address):
+        return f"a process listens there that is no aggregator, or hangs; {_CHECK}"
+    return _UNANSWERED

@@ -20,7 +20,7 @@ class Exit(IntEnum):
     INTERRUPTED = 5
     """The run was interrupted, with `--strict`."""
     BACKEND_FAILED = 6
-    """A feed failed or received nothing, or a backend lacks data; for `run` and `serve` with `--strict`."""
+    """A feed failed or received nothing, a backend or the root lacks data; of `run` and `serve` with `--strict`."""
     GATE_FAILED = 99
     """A gate failed, or a comparison with `--fail-on worse` or `telemetry ab` found something worse."""
     SIGINT = 130

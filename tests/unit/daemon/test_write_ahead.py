@@ -12,7 +12,7 @@ from telemetry import limits
 from telemetry.aggregator import Aggregator, AggregatorConfig
 from telemetry.daemon.numbers import Numbers
 from telemetry.daemon.recovery.rebuild import Fold
-from telemetry.daemon.write_ahead import WriteAheadLog
+from telemetry.daemon.write_ahead import WriteAheadLog, no_more_nodes
 from telemetry.store.journal import BATCH, CHECKPOINT, NOTE, JournalReader, JournalWriter
 from telemetry.testing import FakeClock, frame
 from telemetry.wire.codec import decode_checkpoint, decode_note
@@ -152,6 +152,18 @@ def test_producers_beyond_the_bound_leave_no_note(kept: Kept, monkeypatch: pytes
     kept.book.note_bad_frames()
     kept.book.note_bad_frames()
     assert kept.notes() == [Hello(producer="p"), BadFrames(counts={"too_many_producers": 3})]
+
+
+def test_nodes_beyond_the_bound_are_refused(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result is lossy then. A leaf that is known may come back, and other producers have their own bound."""
+    monkeypatch.setattr(limits, "NODES", 2)
+    leaves = [Hello(producer=f"leaf{number}", node=f"n{number}") for number in range(3)]
+    assert [kept.book.hello(leaf) for leaf in leaves] == ["", "", no_more_nodes()]
+    assert no_more_nodes() == "the run already has 2 nodes, and accepts no more; add a level of leaves between"
+    assert kept.book.hello(Hello(producer="p")) == ""
+    assert kept.book.hello(Hello(producer="leaf1", node="n1", pid=8)) == ""
+    kept.book.note_bad_frames()
+    assert kept.notes()[-1] == BadFrames(counts={"too_many_producers": 1})
 
 
 def test_batches_that_are_not_missing_are_no_news(kept: Kept) -> None:

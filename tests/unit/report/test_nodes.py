@@ -128,6 +128,28 @@ def test_without_a_reason_what_is_missing_is_told() -> None:
     ]
 
 
+def test_a_root_that_is_behind_says_how_far() -> None:
+    """The lag of the slowest live leaf stands beside `complete so far`, on the live line too; a usual one does not.
+
+    A silent leaf is late instead, and the lag ends with the run.
+    """
+    now_ns = running(LIVE).snapshot.time_ns
+
+    def live(name: str, age_s: float, **changes: Any) -> NodeStat:
+        return replace(LIVE, node=name, leaf=name, interval_ns=now_ns - int(age_s * 1e9), **changes)
+
+    late = live("n4", 70, status="late", last_seen_ns=now_ns - 70 * 10**9)
+    report = running(live("n1", 2), live("n2", 58.2), live("n3", 5), late)
+    assert [stat.node for stat in troubled_first(report)] == ["n4", "n2", "n3", "n1"]
+    assert nodes(report).lines == ["4 nodes, 3 complete so far, 58 s behind, 32 producers"]
+    assert nodes(report).notes == ["n4: silent for 70 s", "n2: 58 s behind", "n3: 5 s behind"]
+    assert describe(report.snapshot).startswith("0:00  58 s behind  3 of 4 nodes complete")
+    punctual = running(live("n1", 2.9), live("n2", 0), LIVE)
+    assert nodes(punctual).lines == ["3 nodes, all complete so far, 24 producers"]
+    assert "behind" not in describe(punctual.snapshot)
+    assert nodes(ended(live("n1", 58))).lines == ["1 node, 0 complete, 8 producers"]
+
+
 def test_expected_nodes_without_a_name_count() -> None:
     """Expected nodes that never connected are counted, although only their number is known."""
     report = ended(node("n1"), missing_nodes=1, completeness="incomplete")
@@ -222,6 +244,9 @@ def test_the_first_lines_name_what_is_missing() -> None:
         "never ended: other",
         "nodes that are not complete: n9, 2 nodes that never connected",
     ]
+    crowded = replace(report.snapshot, overflow={"gauge": 100})
+    words = "without figures of their own: 100 gauges, which are counted in overflow"
+    assert words in content(replace(report, snapshot=crowded)).facts
     draining = replace(report.snapshot, state="DRAINING")
     facts = content(replace(report, snapshot=draining, source="status")).facts
     assert "waiting for node n9, other, an expected node" in facts

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import zmq
@@ -12,7 +14,7 @@ from tests.ports import free_port
 
 from telemetry.errors import KeysError
 from telemetry.transport import Hub, plan, sockets
-from telemetry.transport.handshake import Handshakes, mechanism
+from telemetry.transport.handshake import Handshakes, explain_silence, mechanism
 from telemetry.transport.keys import KeyFolder
 
 Become = Callable[[str], KeyFolder]
@@ -179,3 +181,23 @@ def test_what_speaks_otherwise_says_nothing(monkeypatch: pytest.MonkeyPatch) -> 
         thread.join()
     assert mechanism(address) == ""
     assert mechanism("tcp://nowhere") == ""
+
+
+def test_a_silence_is_explained(unlocked: Hub, short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason tells a name, a free port, a stranger, a silent aggregator and an unreachable host apart."""
+    free = f"tcp://127.0.0.1:{free_port()}"
+    assert explain_silence(free).startswith("no process listens there; check")
+    assert explain_silence(f"{free}#cluster").startswith("no process listens there; check")
+    assert explain_silence(f"ipc://{short_dir}/none").startswith("no process listens there; check")
+    assert explain_silence("tcp://nowhere.invalid:5757").startswith("the name of its host can't be resolved; check")
+    assert explain_silence(unlocked.address).startswith("a process listens there, but does not answer; check")
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        monkeypatch.setattr("telemetry.transport.handshake._PROBE_S", 0.2)
+        address = f"tcp://127.0.0.1:{stranger.getsockname()[1]}"
+        assert explain_silence(address).startswith("a process listens there that is no aggregator, or hangs; check")
+
+    def fail(*_: object) -> socket.socket:
+        raise OSError(errno.EHOSTUNREACH, "No route to host")
+
+    monkeypatch.setattr("telemetry.transport.handshake.dial", fail)
+    assert explain_silence(free).startswith("its host can't be reached; check")

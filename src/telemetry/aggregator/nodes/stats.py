@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from operator import itemgetter
+from itertools import groupby
 from typing import Any, ClassVar, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -183,21 +182,15 @@ class Nodes(NamedTuple):
     missing: int
     """Number of expected nodes without a name that never connected."""
     expected: int
+    twins: list[str] = []  # noqa: RUF012 – never changed
+    """A sentence for each name of several leaves, if the run expects nodes."""
 
     def warnings(self, *, over: bool) -> list[str]:
         """Return one warning for each reason. `over`: the run has ended."""
-        messages = warnings(self.lacks, over=over)
+        messages = warnings(self.lacks, over=over) + self.twins
         if self.missing and over:
-            messages.append(
-                f"{self.missing:,} of {number_of(self.expected, 'expected node')} never connected{self._twins}"
-            )
+            messages.append(f"{self.missing:,} of {number_of(self.expected, 'expected node')} never connected")
         return messages
-
-    @property
-    def _twins(self) -> str:
-        """The end of a sentence that explains missing nodes by leaves with the same name; empty without such."""
-        name, leaves = max(Counter(stat.node for stat in self.stats).items(), key=itemgetter(1), default=("", 0))
-        return f"; {leaves:,} leaves have the same name {name}: give each its own --node" if leaves > 1 else ""
 
     @property
     def owing(self) -> list[str]:
@@ -239,7 +232,24 @@ def nodes_of(
         [(stat.node, lack) for stat, lack in rows if lack is not None],
         expected.missing(node_names),
         expected.count,
+        _twins([stat for stat, _ in rows]) if expected else [],
     )
+
+
+def _twins(stats: list[NodeStat]) -> list[str]:
+    """Return a sentence for each name that several leaves have, up to a bound. `stats` are sorted by name."""
+    sentences: list[str] = []
+    for name, group in groupby(stats, key=lambda stat: stat.node):
+        leaves = list(group)
+        if len(leaves) > 1 and len(sentences) < _NAMED:
+            places = [f"run {stat.leaf} on {stat.host or 'an unknown host'} (pid {stat.pid})" for stat in leaves]
+            listed = ", ".join(places[:_NAMED])
+            more = f" and {len(places) - _NAMED:,} more" if len(places) > _NAMED else ""
+            sentences.append(
+                f"{len(leaves):,} leaves have the same name {name}: {listed}{more}; they count as one node, so "
+                "give each its own --node"
+            )
+    return sentences
 
 
 def _stat(  # noqa: PLR0917 – one place builds the row

@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quiet",
         action="store_true",
-        help="print no live line and no report on stderr, only gates that did not pass",
+        help="print no live line and no report on stderr, only gates that did not pass and what went wrong",
     )
     parser.add_argument(
         "--tui",
@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--strict",
         action="store_true",
         help="if the command succeeded: exit 4 if the result is not complete, 6 if a feed, the gateway, a "
-        "backend, a collector of --collect or all captures failed",
+        "backend, a collector of --collect or all captures failed, or the root did not take this node",
     )
     run_options.add_arguments(parser)
     parser.add_argument(
@@ -115,6 +115,7 @@ def run(args: argparse.Namespace) -> int:
             backends=writers.expected,
         )
         keeper = AggregatorKeeper(aggregator, RunFiles.of(aggregator, config.run.fallback_dirs), terminal.say)
+        root_watch = serve.RootWatch(terminal.say)
         is_hurried = False
         with Subscription(aggregator.snapshots) as snapshots:
             variables = {
@@ -128,22 +129,25 @@ def run(args: argparse.Namespace) -> int:
                 terminal.begin(aggregator.directory, environment(flags))
                 _ask(keeper, Watch(pid=job.pid), terminal)
                 participants.accompany(job)
-                job.wait(_CommandWatch(snapshots, keeper, terminal, participants, args))
+                job.wait(_CommandWatch(snapshots, keeper, terminal, participants, args, root_watch=root_watch))
                 terminal.over()
                 is_hurried = _await_workers(keeper, config, job, participants, terminal, quiet=args.quiet)
             participants.end()
             ending = run_gates.ending(job.ending()) if run_gates is not None else job.ending()
             _ask(keeper, Stop(reason=ending, command=job.facts()), terminal)
-            report = _result(snapshots, keeper, config)
+            report = _result(snapshots, keeper, config, root_watch)
             keeper.release()
         if is_hurried or job.told_to_end:
             terminal.await_leave(patient=False)
         report = participants.conclude(_with_bill(report, job.facts()))
         terminal.await_leave(patient=True)
     _say_result(report, quiet=args.quiet or args.no_report or not job.started)
+    if report.snapshot.root is not None and report.snapshot.root.reason:
+        console.say(report.snapshot.root.reason)
     _await_leaf(keeper, None if is_hurried else config, quiet=args.quiet)
     apply_retention(config)
-    return _exit_code(report, job.exit_code, run_gates, strict=args.strict, failed=participants.failed)
+    failed = participants.failed or serve.lacks_root(report.snapshot)
+    return _exit_code(report, job.exit_code, run_gates, strict=args.strict, failed=failed)
 
 
 def _add_participants(
@@ -227,14 +231,21 @@ def _await_workers(
     return False
 
 
-def _result(snapshots: Subscription, keeper: AggregatorKeeper, config: Config) -> Report:
+def _result(
+    snapshots: Subscription, keeper: AggregatorKeeper, config: Config, root_watch: serve.RootWatch
+) -> Report:
     from telemetry.supervise.outcome import await_report
 
     patience_s = config.run.drain_timeout_s + config.emit.finish_timeout_s
     patience_s += config.tokens.budget_s if config.tokens.tokenizer else 0.0
     patience_s += config.upstream.finish_timeout_s if config.upstream.address else 0.0
     return await_report(
-        snapshots, keeper, patience_s, recovery_s=limits.RECOVERY_S, patience_after_restart_s=patience_s
+        snapshots,
+        keeper,
+        patience_s,
+        recovery_s=limits.RECOVERY_S,
+        patience_after_restart_s=patience_s,
+        look=lambda snapshot: root_watch.look(snapshot.root),
     )
 
 
@@ -343,12 +354,15 @@ class _CommandWatch:
         terminal: TerminalMode,
         participants: Participants,
         args: argparse.Namespace,
+        *,
+        root_watch: serve.RootWatch,
     ) -> None:
         self._snapshots = snapshots
         self._keeper = keeper
         self._terminal = terminal
         self._participants = participants
         self._quiet = args.quiet
+        self._root_watch = root_watch
         self._line = LiveLine()
         self._over = False
         self._is_ended_by_command = args.ray
@@ -360,6 +374,8 @@ class _CommandWatch:
             snapshot = None
         if snapshot is not None and not self._quiet:
             self._terminal.show(self._line.parts(snapshot))
+        if snapshot is not None:
+            self._root_watch.look(snapshot.root)
         self._participants.look(snapshot)
         if snapshot is not None and snapshot.state in TERMINAL:
             self._over = True

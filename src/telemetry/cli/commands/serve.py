@@ -8,10 +8,11 @@ import secrets
 import shlex
 import socket
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from telemetry import limits
 from telemetry.cli import console
@@ -21,7 +22,7 @@ from telemetry.common.formatting import number_of
 from telemetry.errors import UsageError
 from telemetry.wire.exit_codes import Exit, strictly
 from telemetry.wire.report import Report
-from telemetry.wire.snapshot import BackendStat, MetricsSnapshot
+from telemetry.wire.snapshot import BackendStat, MetricsSnapshot, RootStat
 
 if TYPE_CHECKING:
     from telemetry.cli.beside_run.collectors import RunCollectors
@@ -43,6 +44,8 @@ FLAGS = {
     **redaction.FLAGS,
 }
 """Command-line names → configuration keys."""
+REMIND_S: Final = 60.0
+"""Seconds between two lines about a root that does not answer."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,13 +64,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--strict",
         action="store_true",
         help="exit 4 if the result is not complete, 5 if the run was interrupted, 6 if a feed, a backend or a "
-        "collector failed",
+        "collector failed, or the root did not take this node",
     )
     parser.add_argument(
         "--resume",
         default=None,
         metavar="RUN",
-        help="continue a run whose aggregator died, in the same directory and at the same address",
+        help="continue a run whose aggregator died, in the same directory and at the same address; with --bind it "
+        "moves to another address, and with --upstream a leaf follows its root to another one",
     )
     parser.add_argument("--run-id", default=None, help=argparse.SUPPRESS)
     parser.add_argument("--takes-name", action="store_true", help=argparse.SUPPRESS)
@@ -250,6 +254,8 @@ def run(args: argparse.Namespace) -> int:
         ready_fd=args.ready_fd,
         command_line=tuple(redactor.arguments(without_secrets(sys.argv))),
         resume=_to_resume(args, root),
+        new_bind=args.bind or "" if args.resume is not None else "",
+        new_upstream=args.upstream or "" if args.resume is not None else "",
         params=redactor.value("", {key: scalar(text) for key, text in parse_assignments(args.params).items()}),
     )
     begun: list[bool] = []
@@ -276,7 +282,8 @@ def run(args: argparse.Namespace) -> int:
             backends.begin(begun_run)
 
         expected = (*map(_backend, args.backends), *backends.expected)
-        written, snapshot = run_daemon(replace(options, backends=expected), on_ready=ready)
+        root_watch = RootWatch(console.say) if alone else RootWatch(lambda line: None)
+        written, snapshot = run_daemon(replace(options, backends=expected), ready, root_watch.look)
         backends.deliver(snapshot.backends)
     if not begun:
         console.say("nothing to resume: the run has already ended")
@@ -286,7 +293,7 @@ def run(args: argparse.Namespace) -> int:
     if not written:
         return Exit.ERROR
     completeness = Report(snapshot=snapshot, source="pubsub").completeness
-    failed = feeding.failed or backends.failed or collecting.failed
+    failed = feeding.failed or backends.failed or collecting.failed or lacks_root(snapshot)
     return strictly(completeness, backend_failed=failed) if args.strict else Exit.OK
 
 
@@ -300,7 +307,7 @@ def _to_resume(args: argparse.Namespace, root: Path) -> Path | None:
     """Return the directory of the run to resume. Raises UsageError for flags that contradict its manifest."""
     if args.resume is None:
         return None
-    kept = ("name", "bind", "run_id", "journal", "upstream", "node", "nodes")
+    kept = ("name", "run_id", "journal", "node", "nodes")
     conflicts = [flag for flag in kept if getattr(args, flag) is not None] + (["param"] if args.params else [])
     if conflicts:
         flags = ", ".join(f"--{'no-' if flag == 'journal' else ''}{flag.replace('_', '-')}" for flag in conflicts)
@@ -331,9 +338,36 @@ def with_checked_node(args: argparse.Namespace, config: Config) -> Config:
 
 def say_outcome(snapshot: MetricsSnapshot) -> None:
     report = Report(snapshot=snapshot, source="pubsub")
-    lines = [report.headline(), *snapshot.warnings, report.directory]
-    for line in lines:
+    last = snapshot.root.reason if snapshot.root is not None else ""
+    warnings = [warning for warning in snapshot.warnings if warning != last]
+    for line in filter(None, (report.headline(), *warnings, report.directory, last)):
         console.say(line)
+
+
+class RootWatch:
+    """A watcher of the root of this run: it tells when the root does not answer, and again each minute."""
+
+    def __init__(self, say: Callable[[str], object], clock: Callable[[], float] = time.monotonic) -> None:
+        self._say = say
+        self._clock = clock
+        self._reason = ""
+        self._due_s = 0.0
+
+    def look(self, root: RootStat | None) -> None:
+        """Tell what is wrong with the root, or that it answers after all. `root` is None for a run without one."""
+        if root is None or root.state in ("delivered", "undelivered"):
+            return
+        if root.reason and (root.reason != self._reason or self._clock() >= self._due_s):
+            self._say(root.reason)
+            self._due_s = self._clock() + REMIND_S
+        elif self._reason and root.state == "connected":
+            self._say(f"connected to the root at {root.address}, which gets what it has missed")
+        self._reason = root.reason
+
+
+def lacks_root(snapshot: MetricsSnapshot) -> bool:
+    """Return whether this run is a leaf whose root did not take its last account."""
+    return snapshot.root is not None and snapshot.root.state != "delivered"
 
 
 def say_where(facts: dict[str, object]) -> None:

@@ -24,15 +24,14 @@ from telemetry.daemon.upstream.uplink import Uplink
 from telemetry.wire.control import Hello, Request
 from telemetry.wire.history import Interval
 from telemetry.wire.nodes import NodeAccount
+from telemetry.wire.snapshot import RootStat, RootState
 
 _LOG = logging.getLogger("telemetry.daemon")
-_SECOND_NS: Final = 1_000_000_000
-_FIRST_ANSWER_NS: Final = 5 * _SECOND_NS  # of the root, before the run has a warning
-_AWAY_NS: Final = int(limits.RETURN_S * _SECOND_NS)  # the same for a root that has answered before
 _DISK_S: Final = 10.0  # for the disk, when the books are closed
 _INTERRUPTED_S: Final = 1.0  # for the last account of an interrupted leaf
 ROOT_ENDS: Final = "the root's run is ending"
 _SILENT: Final = "the root at "
+_ALONE: Final = "this run is not part of the root's run at "
 _FULL: Final = "the root is behind: "
 _DISK: Final = "can't write the outbox for the root: "
 
@@ -62,7 +61,7 @@ class Leaf:
         self._sealed = writer.outbox.closing
         """True if the outbox has the last account: the root gets nothing more."""
         self._unwritten: deque[LeafInterval] = deque()
-        self._began_ns = parts.clock.monotonic_ns()
+        self._is_concluded = False
         self.uplink = Uplink(
             upstream.address,
             Hello(producer=options.run_id, name=options.name, host=parts.host, pid=os.getpid(), node=self.node),
@@ -97,16 +96,14 @@ class Leaf:
         else:
             self._submit(self._collector.end(self._numbers, interval, roll, self._account(roll)))
 
-    def tick(self, now_ns: int) -> None:
+    def tick(self) -> None:
         """End the run with that of the root, and keep the warnings up to date."""
         status, uplink, writer = self._run_status, self.uplink, self._writer
+        if self._is_concluded:
+            return
         if uplink.root_ends and not status.ending:
             status.end(ROOT_ENDS)
-        if uplink.refused:
-            status.take_back(_SILENT)
-            status.warn([self._alone()])
-        else:
-            self._tell_silence(now_ns)
+        self._tell_root()
         if writer.outbox.full and not uplink.refused:
             added_up = number_of(writer.added_up, "interval")
             status.warn_anew(_FULL, f"{_FULL}the newest intervals of this node wait as one ({added_up})")
@@ -117,16 +114,27 @@ class Leaf:
         else:
             status.take_back(_DISK)
 
-    def _tell_silence(self, now_ns: int) -> None:
-        """Warn about a root that has not answered yet, or no longer."""
-        status, uplink, since_ns = self._run_status, self.uplink, self._began_ns
-        if uplink.welcomed:
-            since_ns = uplink.heard_ns
-        if now_ns - since_ns <= (_AWAY_NS if uplink.welcomed else _FIRST_ANSWER_NS) or uplink.over:
-            status.take_back(_SILENT)
-            return
-        since = "no longer answers" if uplink.welcomed else "has not answered yet, check the address"
-        status.warn_anew(_SILENT, f"{_SILENT}{uplink.address} {since}; this node keeps its numbers for it")
+    def _tell_root(self) -> None:
+        """Tell what is known of the root, and warn about one that refuses this leaf or does not answer."""
+        status, uplink = self._run_status, self.uplink
+        state: RootState = "connected" if uplink.welcomed else "waiting"
+        reason = ""
+        if uplink.refused:
+            state, reason = "refused", self._alone()
+        elif uplink.silence:
+            state = "silent" if uplink.welcomed else "waiting"
+            reason = f"{_SILENT}{uplink.address} {uplink.silence}; this node keeps its numbers for it"
+        for beginning in (_SILENT, _ALONE):
+            if reason.startswith(beginning):
+                status.warn_anew(beginning, reason)
+            else:
+                status.take_back(beginning)
+        self._set_root(state, reason)
+
+    def _set_root(self, state: RootState, reason: str) -> None:
+        root = RootStat(address=self.uplink.address, node=self.node, state=state, reason=reason)
+        self._run_status.root = root
+        self._run_status.on_root(root)
 
     def _submit(self, interval: LeafInterval, done: Callable[[], object] = lambda: None) -> None:
         if len(self._unwritten) >= limits.UPSTREAM_UNWRITTEN:
@@ -204,30 +212,35 @@ class Leaf:
 
     def conclude(self) -> None:
         """Add to the warnings what the root did not get."""
-        uplink, writer = self.uplink, self._writer
-        self._run_status.take_back(_SILENT)
-        self._run_status.take_back(_DISK)
-        self._run_status.take_back(_FULL)
+        uplink, writer, status = self.uplink, self._writer, self._run_status
+        self._is_concluded = True
+        for beginning in (_SILENT, _ALONE, _DISK, _FULL):
+            status.take_back(beginning)
         if writer.dropped:
             records = number_of(writer.dropped, "record")
-            self._run_status.warn([f"the root was behind: it did not get {records} of this node"])
-        if uplink.refused:
-            self._run_status.warn([self._alone()])
-        elif unwritten := writer.added_up + len(self._unwritten):
-            why = f"{_DISK}{writer.failed}" if writer.failed else "the disk is too slow"
-            self._warn_incomplete(f"the last {number_of(unwritten, 'interval')} of this node: {why}")
-        elif not uplink.delivered:
-            why = uplink.undelivered or "there was no time left"
-            left = number_of(len(writer.outbox), "batch", "batches")
-            self._warn_incomplete(f"{left} of this node: {why}")
+            status.warn([f"the root was behind: it did not get {records} of this node"])
+        reason = self._lack()
+        if reason:
+            status.warn([reason])
+        self._set_root("refused" if uplink.refused else "undelivered" if reason else "delivered", reason)
 
-    def _warn_incomplete(self, lack: str) -> None:
-        self._run_status.warn(
-            [
-                f"the root at {self.uplink.address} has not taken {lack}. "
-                f"`telemetry merge {shlex.quote(self._run_status.directory)} …` adds the runs of nodes up"
-            ]
-        )
+    def _lack(self) -> str:
+        """Return why the root does not have all of this node at its end; empty if it has."""
+        uplink, writer = self.uplink, self._writer
+        if uplink.refused:
+            return self._alone()
+        if unwritten := writer.added_up + len(self._unwritten):
+            why = f"{_DISK}{writer.failed}" if writer.failed else "the disk is too slow"
+            lack = f"has not taken the last {number_of(unwritten, 'interval')} of this node: {why}"
+        elif uplink.delivered:
+            return ""
+        elif not uplink.welcomed:
+            lack = f"never got node {self.node}: {uplink.undelivered or 'it has not answered in time'}"
+        else:
+            left = number_of(len(writer.outbox), "batch", "batches")
+            lack = f"has not taken {left} of this node: {uplink.undelivered or 'there was no time left'}"
+        merge = f"`telemetry merge {shlex.quote(self._run_status.directory)} …` adds the runs of nodes up"
+        return f"{_SILENT}{uplink.address} {lack}. {merge}"
 
     def stop(self) -> None:
         """End the connection and close the files."""
@@ -236,4 +249,4 @@ class Leaf:
         self._writer.outbox.close()
 
     def _alone(self) -> str:
-        return f"this run is not part of the root's run at {self.uplink.address}: {self.uplink.refused}"
+        return f"{_ALONE}{self.uplink.address}: {self.uplink.refused}"

@@ -36,13 +36,20 @@ def check_node(name: str) -> None:
         raise UsageError(f"{name[:40]!r} is not a valid name for a node", hint=_NAME_RULE)
 
 
-def with_root_of(manifest: Manifest, config: Config) -> Config:
-    """Return the settings with the root of the run that is resumed."""
-    section = manifest.config.get("upstream")
+def with_root_of(manifest: Manifest, config: Config, moved_to: str = "") -> Config:
+    """Return the settings with the root of the run that is resumed. `moved_to` is a new address of this root.
+
+    Raises UsageError if the run has no root that could have moved.
+    """
+    section, upstream = manifest.config.get("upstream"), UpstreamConfig()
     if isinstance(section, dict):
         with suppress(msgspec.ValidationError):
-            return replace(config, upstream=msgspec.convert(section, UpstreamConfig))
-    return replace(config, upstream=UpstreamConfig())
+            upstream = msgspec.convert(section, UpstreamConfig)
+    if moved_to:
+        if not upstream.address:
+            raise UsageError(f"the run {manifest.name} has no root, so --upstream can't move it", hint="remove it")
+        upstream = replace(upstream, address=moved_to)
+    return replace(config, upstream=upstream)
 
 
 def expected_nodes(text: str) -> ExpectNodes | None:

@@ -16,8 +16,9 @@ from telemetry import limits
 from telemetry.client.sending.outbox import Packed
 from telemetry.client.sending.session import ProducerSession
 from telemetry.common.clock import Clock
-from telemetry.errors import EndpointError, TelemetryError
+from telemetry.errors import EndpointError, KeysError, TelemetryError
 from telemetry.store.outbox import DiskOutbox
+from telemetry.transport.handshake import explain_silence
 from telemetry.transport.producer import ProducerLink
 from telemetry.wire.control import Hello, Ping, Request, Response, Welcome
 from telemetry.wire.snapshot import TERMINAL
@@ -27,7 +28,9 @@ _SECOND_NS: Final = 1_000_000_000
 _NAP_S: Final = 0.05  # longest wait for a message, after which new batches and requests are sent
 _ANSWER_NS: Final = 2 * _SECOND_NS  # for the root's answer to an end that leaves batches out
 _PING_NS: Final = _SECOND_NS // 4  # after the end: a root that is done tells it for one second
+_FIRST_ANSWER_NS: Final = 5 * _SECOND_NS  # for a root that starts together with its leaves
 _GONE_NS: Final = int(limits.RETURN_S * _SECOND_NS)  # without a message: nobody restarts that root
+_AGAIN_NS: Final = 10 * _SECOND_NS  # between two looks at a root that does not answer, or does not know a key
 _LEFT_NS: Final = _SECOND_NS  # without a message of a root that has its result: it has exited
 _PROMPT_NS: Final = 5_000_000  # for a hello and its answer; slower ones tell the clock less well
 _GREETINGS: Final = 5
@@ -56,7 +59,9 @@ class Uplink:
         self.is_below: Callable[[str], bool] = lambda run_id: False
         """Function that returns whether a run is a leaf of this one. Any thread may call it."""
         self.refused = ""
-        """Reason why this leaf has no root; empty while it has one."""
+        """Reason why this leaf has no root; empty while it has one. An unknown key may be trusted later."""
+        self.silence = ""
+        """Text that follows "the root": how long it has not answered, why, and what to do. Empty if it answers."""
         self.undelivered = ""
         """Reason why the root did not take everything; empty if it did, or may still do so."""
         self.delivered = False
@@ -76,6 +81,7 @@ class Uplink:
         self._answer_by_ns = self._leave_at_ns = 0
         self._greetings = 0
         self._due_ns = 0
+        self._look_ns = clock.monotonic_ns() + _FIRST_ANSWER_NS
         self._stopped = threading.Event()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="telemetry-uplink", daemon=True)
@@ -89,11 +95,6 @@ class Uplink:
     def welcomed(self) -> bool:
         """True once the root has answered."""
         return self._session is not None and self._session.run is not None
-
-    @property
-    def heard_ns(self) -> int:
-        """Time of the last message from the root."""
-        return self._session.heard_ns if self._session is not None else 0
 
     @property
     def present(self) -> bool:
@@ -142,11 +143,8 @@ class Uplink:
 
     def _run(self) -> None:
         try:
-            link = ProducerLink(self.address, self._hello.producer)
-            try:
-                self._converse(link)
-            finally:
-                link.close(_CLOSE_S / 2)
+            while not self._connect():
+                pass
         except TelemetryError as error:
             _LOG.warning("the root is not used any more: %s", error)
             self.refused = str(error)
@@ -154,6 +152,29 @@ class Uplink:
             _LOG.exception("the connection to the root failed")
             self.refused = f"the connection failed: {error!r}"
         self._over.set()
+
+    def _connect(self) -> bool:
+        """Connect to the root, and send until the end. Return False to try again after a refused key.
+
+        Raises TelemetryError.
+        """
+        try:
+            link = ProducerLink(self.address, self._hello.producer)
+            try:
+                self._converse(link)
+            finally:
+                link.close(_CLOSE_S / 2)
+        except KeysError as error:
+            if str(error) != self.refused:
+                _LOG.warning("the root is not used until the keys fit: %s", error)
+            self.refused = str(error)
+            self._batches = StoredBatches(self._outbox, self._hello.producer)
+            until_ns = self._clock.monotonic_ns() + _AGAIN_NS
+            while self._finish_by_ns is None and self._clock.monotonic_ns() < until_ns:
+                if self._stopped.wait(_NAP_S):
+                    break
+            return self._finish_by_ns is not None or self._stopped.is_set()
+        return True
 
     def _converse(self, link: ProducerLink) -> None:
         """Send until the end is confirmed and the root needs this leaf no more. Raises what the root refused."""
@@ -174,10 +195,11 @@ class Uplink:
             if session.refused is not None:
                 raise session.refused
             self._check(session)
+            self._look(session)
             self._tend(session, link)
             while session.flush():
                 session.step()
-            if self._finish_by_ns is not None and not self._goes_on(session):
+            if self._finish_by_ns is not None and (self.refused or not self._goes_on(session)):
                 return
 
     def _objection(self, root: Welcome) -> EndpointError | None:
@@ -209,6 +231,18 @@ class Uplink:
             raise objection
         if not self._outbox.root:
             self._outbox.root = session.run.run_id
+        self.refused = ""
+
+    def _look(self, session: ProducerSession) -> None:
+        """Find out why the root does not answer, if it does not."""
+        now_ns = self._clock.monotonic_ns()
+        if session.welcome is not None and now_ns - session.heard_ns <= _GONE_NS:
+            self.silence = ""
+            self._look_ns = session.heard_ns + _GONE_NS
+        elif now_ns >= self._look_ns:
+            silence = "no longer answers" if self.welcomed else "has not answered yet"
+            self.silence = f"{silence}: {explain_silence(self.address)}"
+            self._look_ns = self._clock.monotonic_ns() + _AGAIN_NS
 
     def _tend(self, session: ProducerSession, link: ProducerLink) -> None:
         """Send requests of other threads, and hello again while the clock is known badly."""
@@ -256,7 +290,8 @@ class Uplink:
         elif answers:
             self.undelivered = "it is too slow"
         else:
-            self.undelivered = "it does not answer" if self.welcomed else "it never answered"
+            never = "it does not answer" if self.welcomed else "it never answered"
+            self.undelivered = f"{never}: {explain_silence(self.address)}"
         return answers and self._say_end(session, now_ns)
 
     def _stays(self, session: ProducerSession, now_ns: int) -> bool:

@@ -77,6 +77,8 @@ class RayRun(Recording):
         self._producer = producer
         self._writers = Writers((), user_warnings.warn)
         self._report: Report | None = None
+        self._last_facts: tuple[list[dict[str, Any]], dict[str, Any]] = [], {}
+        """Facts about the leaves and the root, taken before their actors ended."""
         self._lock = threading.RLock()
         self._pid = os.getpid()
         atexit.register(self._at_exit)
@@ -85,27 +87,37 @@ class RayRun(Recording):
         return f"<RayRun {self.job!r} {self.run_id}>"
 
     def leaves(self) -> list[dict[str, Any]]:
-        """Return facts about the leaf of each node: its process, its run directory, its last error."""
-        facts: list[dict[str, Any]] = names.ray_module().get(self._root.leaves.remote())
+        """Return facts about the leaf of each node: its process, its run directory, its last error.
+
+        After the end of the run they are those at its end. Raise EndpointError if the root's actor does not answer.
+        """
+        facts: list[dict[str, Any]] = self._last_facts[0] if self.finished else self._asked("leaves")
         return facts
 
     def root(self) -> dict[str, Any]:
-        """Return facts about the root: its process, its address, the names of its nodes."""
-        facts: dict[str, Any] = names.ray_module().get(self._root.facts.remote(_CALL_S))
+        """Return facts about the root: its process, its address, the names of its nodes. Otherwise as `leaves`."""
+        facts: dict[str, Any] = self._last_facts[1] if self.finished else self._asked("facts", _CALL_S)
         return facts
 
     def live_report(self) -> Report:
-        """Return the state so far of the whole run. Raise EndpointError if the root does not answer.
+        """Return the state so far of the whole run; after its end, the result.
+
+        Raise EndpointError if the root does not answer.
 
         Example:
             print(run.live_report())
         """
+        if self._report is not None:
+            return self._report
+        return Report(snapshot=snapshot_from_json(self._asked("state")), source="status")
+
+    def _asked(self, method: str, *arguments: float) -> Any:
+        """Return the answer of the root's actor. Raises EndpointError."""
         ray = names.ray_module()
         try:
-            data: bytes = ray.get(self._root.state.remote())
-        except ray.exceptions.RayTaskError as error:
+            return ray.get(getattr(self._root, method).remote(*arguments))
+        except ray.exceptions.RayError as error:
             raise EndpointError(f"the root does not answer: {_lines(error)[-1]}") from error
-        return Report(snapshot=snapshot_from_json(data), source="status")
 
     def result(self) -> Report:
         """Return the result: the final snapshot of the whole run, and its directory on the driver's node.
@@ -199,6 +211,9 @@ class RayRun(Recording):
         ray = names.ray_module()
         if not ray.is_initialized():
             return
+        with suppress(ray.exceptions.RayError):
+            answers = [self._root.leaves.remote(), self._root.facts.remote(_CALL_S)]
+            self._last_facts = tuple(ray.get(answers, timeout=_CALL_S))
         try:
             ray.get(self._root.close.remote(), timeout=_CLOSE_S)
         except ray.exceptions.RayError as error:

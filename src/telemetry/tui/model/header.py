@@ -139,7 +139,10 @@ def _failure(snapshot: MetricsSnapshot, width: int) -> Iterator[Piece]:
 
 
 def verdict(snapshot: MetricsSnapshot) -> Piece:
-    """Return the completeness: `complete so far · 0 lost`, `lossy: 12 lost`, `40 missing, asked for again`."""
+    """Return the completeness: `complete so far · 0 lost`, `lossy: 12 lost`, `40 missing, requested again`.
+
+    A root that lacks the last seconds of a node says so instead of `complete so far`: `58 s behind · 0 lost`.
+    """
     account = snapshot.accounting
     salvaged = wording.salvaged(account.salvaged)
     if snapshot.state in TERMINAL:
@@ -147,12 +150,15 @@ def verdict(snapshot: MetricsSnapshot) -> Piece:
         tone = _TONES[snapshot.completeness]
         separator = ": " if lost else " · "
         return Piece(f"{snapshot.completeness}{salvaged}{separator}{formatting.count(lost)} lost", tone)
-    dropped = account.lost - account.missing
+    dropped, behind = account.lost - account.missing, wording.behind(snapshot)
+    late = f"{behind} · " if behind else ""
     if dropped:
         missing = f", {formatting.count(account.missing)} missing" if account.missing else ""
-        return Piece(f"lossy: {formatting.count(dropped)} lost{missing}", "bad")
+        return Piece(f"{late}lossy: {formatting.count(dropped)} lost{missing}", "bad")
     if account.missing:
-        return Piece(f"{formatting.count(account.missing)} missing, requested again", "warn")
+        return Piece(f"{late}{formatting.count(account.missing)} missing, requested again", "warn")
+    if behind:
+        return Piece(f"{behind}{salvaged} · 0 lost", "warn")
     return Piece(f"complete so far{salvaged} · 0 lost", "good")
 
 

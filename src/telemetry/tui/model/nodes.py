@@ -18,8 +18,6 @@ from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot, NodeStat
 _KEY: Final = "node "
 """Prefix of the keys of nodes. Ids of producers contain no space."""
 _MEMBER: Final = "member "
-_BEHIND_S: Final = 3.0
-"""Age of the newest interval in seconds from which a node counts as behind: a leaf sends one a second."""
 _TONES: Final[dict[str, Tone]] = {
     "live": "good",
     "late": "warn",
@@ -91,7 +89,7 @@ SORTERS: Final[dict[str, Callable[[MetricsSnapshot, NodeStat], float | str | Non
     "received": lambda snapshot, stat: stat.account.received,
     "lost": lambda snapshot, stat: stat.account.lost,
     "repaired": lambda snapshot, stat: stat.account.repaired,
-    "lag": lambda snapshot, stat: _behind_s(stat, snapshot),
+    "lag": lambda snapshot, stat: wording.behind_s(stat, snapshot),
     "seen": lambda snapshot, stat: -stat.last_seen_ns,
 }
 
@@ -104,7 +102,7 @@ def _figures(stat: NodeStat, snapshot: MetricsSnapshot, view: View, columns: tup
     """Return the cells beside the name."""
     over = snapshot.state in TERMINAL
     status = wording.node_status(stat, over=over)
-    account, behind_s = stat.account, _behind_s(stat, snapshot)
+    account, behind_s = stat.account, wording.behind_s(stat, snapshot)
     lost = account.lost
     troubles = ", ".join(wording.node_troubles(stat, snapshot, over=over))
     grave = over and not wording.node_is_well(stat, over=over)
@@ -117,7 +115,7 @@ def _figures(stat: NodeStat, snapshot: MetricsSnapshot, view: View, columns: tup
         "received": Cell(numbers.counted(account.received, view.units)),
         "lost": Cell(formatting.count(lost), "dim" if not lost else "warn" if lost == account.missing else "bad"),
         "repaired": Cell(formatting.count(account.repaired), "plain" if account.repaired else "dim"),
-        "lag": Cell(formatting.duration_s(behind_s), "warn" if (behind_s or 0.0) > _BEHIND_S else "plain"),
+        "lag": Cell(formatting.duration_s(behind_s), "warn" if (behind_s or 0.0) > wording.BEHIND_S else "plain"),
         "seen": Cell(
             numbers.seen(stat.last_seen_ns, snapshot.time_ns, over=over or stat.status == "ended"), _seen_tone(stat)
         ),
@@ -128,13 +126,6 @@ def _figures(stat: NodeStat, snapshot: MetricsSnapshot, view: View, columns: tup
 
 def _seen_tone(stat: NodeStat) -> Tone:
     return "warn" if stat.status in _SILENT else "plain"
-
-
-def _behind_s(stat: NodeStat, snapshot: MetricsSnapshot) -> float | None:
-    """Return the age of a node's newest interval; None before the first and after the node's end."""
-    if not stat.interval_ns or stat.status == "ended" or snapshot.state in TERMINAL:
-        return None
-    return max(0, snapshot.time_ns - stat.interval_ns) / 1e9
 
 
 def _member_rows(

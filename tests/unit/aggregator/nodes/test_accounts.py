@@ -586,16 +586,27 @@ def test_the_rate_of_a_node_counts_its_values() -> None:
     assert stat.events_per_s == 500.0
 
 
-def test_missing_nodes_are_explained_by_leaves_with_one_name() -> None:
-    """Two machines may have the same host name."""
+@pytest.mark.parametrize(
+    ("expected", "missing"),
+    [
+        (ExpectNodes(count=2), ["1 of 2 expected nodes never connected"]),
+        (ExpectNodes(nodes=["gpu-1"]), []),
+        (ExpectNodes(), None),
+    ],
+)
+def test_leaves_with_one_name_are_told_apart(expected: ExpectNodes, missing: list[str] | None) -> None:
+    """Two machines may have the same host name. A run that expects nodes names both, and counts one."""
     leaf, twin = HandMadeLeaf(), HandMadeLeaf("leaf2")
     aggregator = met(leaf, twin)
-    aggregator.expected_nodes.expect(ExpectNodes(count=2))
+    aggregator.expected_nodes.expect(expected)
     for one in (leaf, twin):
         take(aggregator, one.batch(*one.last()))
         aggregator.end(one.end(), NOW)
-    told = "1 of 2 expected nodes never connected; 2 leaves have the same name gpu-1: give each its own --node"
-    assert snapshot(aggregator).warnings == [told]
+    twins = (
+        "2 leaves have the same name gpu-1: run leaf1 on host-1 (pid 7), run leaf2 on host-1 (pid 7); they count "
+        "as one node, so give each its own --node"
+    )
+    assert snapshot(aggregator).warnings == ([] if missing is None else [twins, *missing])
 
 
 # --- out of order, contradictory, hostile --------------------------------------------------------

@@ -11,11 +11,11 @@ import pytest
 
 import telemetry.daemon
 from telemetry.cli.commands import serve
-from telemetry.cli.commands.serve import check_name
+from telemetry.cli.commands.serve import RootWatch, check_name
 from telemetry.cli.main import main
 from telemetry.daemon import DaemonOptions
 from telemetry.errors import EndpointError, UsageError
-from telemetry.wire.snapshot import MetricsSnapshot
+from telemetry.wire.snapshot import MetricsSnapshot, RootStat, RootState
 
 HERE = {"name": "job", "run_id": "r1", "dir": "/d", "endpoint": "ipc:///c", "pid": 1, "epoch": "e"}
 
@@ -25,7 +25,7 @@ def started(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[DaemonOptions]:
     """Options with which an aggregator would have run; it writes its file."""
     found: list[DaemonOptions] = []
 
-    def run_daemon(options: DaemonOptions, on_ready: Any = None) -> tuple[bool, MetricsSnapshot]:
+    def run_daemon(options: DaemonOptions, on_ready: Any, on_root: Any) -> tuple[bool, MetricsSnapshot]:
         found.append(options)
         if on_ready is not None:
             on_ready(HERE)
@@ -191,7 +191,7 @@ def test_a_run_to_go_on_with(started: list[DaemonOptions], make_run: Any) -> Non
     ("flags", "named"),
     [
         (["--name", "n"], "--name"),
-        (["--bind", "ipc:///c"], "--bind"),
+        (["--node", "b"], "--node"),
         (["--no-journal"], "--no-journal"),
         (["--run-id", "r2", "--name", "n"], "--name, --run-id"),
     ],
@@ -228,3 +228,52 @@ def test_no_names(name: str) -> None:
     """Empty, endless, or not to be printed."""
     with pytest.raises(UsageError, match="is not a valid name for a run"):
         check_name(name)
+
+
+def test_a_root_that_is_away_is_told_each_minute() -> None:
+    """A line comes at once, when the reason changes, after each minute, and when the root answers after all."""
+    lines: list[str] = []
+    now_s = 100.0
+    watch = RootWatch(lines.append, lambda: now_s)
+
+    def look(reason: str, state: RootState = "waiting") -> list[str]:
+        watch.look(RootStat(address="tcp://head:1", node="a", state=state, reason=reason))
+        said, lines[:] = list(lines), []
+        return said
+
+    watch.look(None)
+    assert look("") == []
+    assert look("away") == ["away"]
+    now_s += 59
+    assert look("away") == []
+    now_s += 1
+    assert look("away") == ["away"]
+    assert look("refused", "refused") == ["refused"]
+    assert look("", "connected") == ["connected to the root at tcp://head:1, which gets what it has missed"]
+    assert look("", "connected") == []
+    assert look("away", "silent") == ["away"]
+    assert look("never got it", "undelivered") == [], "the end is told with the result"
+
+
+@pytest.mark.parametrize(("state", "code"), [("delivered", 0), ("refused", 6), ("undelivered", 6)])
+def test_strict_about_the_root(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], state: RootState, code: int
+) -> None:
+    """With --strict, a complete leaf fails if the root lacks its account. The reason comes last."""
+    reason = "" if state == "delivered" else "the root never got node a"
+    of_root = RootStat(address="tcp://head:1", node="a", state=state, reason=reason)
+    result = MetricsSnapshot(
+        run_id="r1",
+        name="job",
+        state="COMPLETE",
+        completeness="complete",
+        directory="/d",
+        warnings=[reason, "careful"] if reason else ["careful"],
+        root=of_root,
+    )
+    monkeypatch.setattr(telemetry.daemon, "run_daemon", lambda *_, **__: (True, result))
+    assert main(["serve", "--upstream", "tcp://head:1"]) == 0
+    assert main(["serve", "--strict", "--upstream", "tcp://head:1"]) == code
+    lines = [line.removeprefix("telemetry: ") for line in capsys.readouterr().err.splitlines()]
+    assert lines[-1] == (reason or "/d")
+    assert lines.count(reason) == (2 if reason else 0)

@@ -9,7 +9,7 @@ import msgspec
 from tests.unit.tui.model.scenes import NOON, SECOND, drawn, producer, scene, snapshot, text
 
 from telemetry.tui.app import export_json
-from telemetry.tui.model.header import header, reporting
+from telemetry.tui.model.header import header, reporting, verdict
 from telemetry.tui.model.nodes import node_at
 from telemetry.tui.model.overview import marks
 from telemetry.tui.model.producers import producers, sort_keys, total
@@ -48,6 +48,20 @@ def known(**changes: Any) -> Scene:
 
 def opened(**changes: Any) -> tuple[Scene, View]:
     return replace(known(**changes), members={"leaf-n2": MEMBERS}), View(opened_nodes=frozenset({"leaf-n2"}))
+
+
+def test_a_root_that_is_behind_is_not_complete_so_far() -> None:
+    """The header says how far the root is behind its slowest live leaf, with every verdict."""
+    slow = node("n1", interval_ns=NOON - 18 * SECOND)
+    accounts = (
+        (Accounting(), ("58 s behind · 0 lost", "warn")),
+        (Accounting(missing=4), ("58 s behind · 4 missing, requested again", "warn")),
+        (Accounting(dropped={"negative": 7}), ("58 s behind · lossy: 7 lost", "bad")),
+    )
+    for account, wanted in accounts:
+        piece = verdict(snapshot(accounting=account, nodes=[slow, node("n2")]))
+        assert (piece.text, piece.tone) == wanted
+    assert verdict(snapshot(nodes=[node("n2")])).text == "complete so far · 0 lost"
 
 
 def test_nodes_with_trouble_come_first() -> None:

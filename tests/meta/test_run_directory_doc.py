@@ -35,6 +35,7 @@ from telemetry.store.outbox import DiskOutbox, StoredBatch
 from telemetry.store.output_log import OutputLog
 from telemetry.store.records import RecordLog
 from telemetry.store.run_directory import Manifest, RunDirectory
+from telemetry.store.stragglers_file import StragglersFile, write_stragglers
 from telemetry.testing import frame as batch
 from telemetry.wire.codec import encode_note
 from telemetry.wire.control import SeriesKey
@@ -222,6 +223,7 @@ def test_every_file_is_named(tmp_path: Path) -> None:
     leave_a_writer(run.path)
     store(__file__, str(run.path), MIB, GIB)
     write_imported(run, ImportedFile(tool="k6"))
+    write_stragglers(run, StragglersFile())
     outbox = DiskOutbox(run.upstream)
     outbox.append([StoredBatch(0, 0, 0, 0, batch("p"))], {})
     outbox.root = "r0"
@@ -236,9 +238,11 @@ def test_every_file_is_named(tmp_path: Path) -> None:
     there = {re.sub(r"\d{8}(?=\.)|(?<=s-).*", "*", name) for name in left}
     assert promised == there
     assert names(Manifest) == re.findall(r"`(\w+)`", WORDS.partition("## manifest.json")[2].partition("Secrets")[0])
+    verdicts = WORDS.partition("## stragglers.json")[2].partition("## gates.json")[0]
+    assert set(names(StragglersFile)) <= set(re.findall(r"`(\w+)`", verdicts))
     sources = set(re.findall(r"`(\w+)`", WORDS.partition("## sources.json")[2].partition("It has no journal")[0]))
     assert sources == {"sources", *names(Sources), *names(SourceStat), *names(SourceSeries)}
-    origin = set(re.findall(r"`(\w+)`", WORDS.partition("## imported.json")[2].partition("## gates.json")[0]))
+    origin = set(re.findall(r"`(\w+)`", WORDS.partition("## imported.json")[2].partition("## stragglers.json")[0]))
     assert origin == {*names(ImportedFile), *names(StatedFigure)}
     keys = WORDS.partition("one line for each instrument:")[2].partition(". Indices")[0]
     assert sorted(names(SeriesKey)) == sorted(re.findall(r"`(\w+)`", keys))

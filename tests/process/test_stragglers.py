@@ -57,6 +57,10 @@ def test_a_slow_rank_fails_a_gate(ground: Any) -> None:
     assert (slow["rank"], slow["now"], slow["always"]) == (4, True, True)
     assert 0.02 < slow["cost_s"] < 0.06
     assert 0.5 < slow["excess"] < 1.5
+    (verdicts,) = (ground.folder / "runs").glob("job-*/stragglers.json")
+    verdicts.unlink()
+    [again] = json.loads(ground.run("report", "latest", "--format", "json")[1])["stragglers"]
+    assert again == found
     assert 'class="heat"' in ground.run("report", "latest", "--format", "html")[1]
     assert ground.run("gate", "latest", "straggler.cost() < 1s", "straggler < 100%")[0] == 0
 

@@ -40,14 +40,21 @@ def producers(status: dict[str, Any]) -> list[int]:
 
 
 def test_the_root_names_a_slow_rank_of_a_node(ground: Any, wait_until: WaitUntil) -> None:
-    """Two ranks on each of two nodes. Their waits travel as values of ranks, in the parts of steps."""
+    """Two ranks on each of two nodes. Their waits and their groups reach the root."""
     cluster = Cluster(ground)
     root = cluster.root("--nodes", "a,b")
     a, b = cluster.leaf("a", root), cluster.leaf("b", root)
     program = ground.program("rank.py", RANK)
     ranks: list[subprocess.Popen[str]] = [
         ground.popen(
-            sys.executable, program, str(rank), environ={"TELEMETRY_ENDPOINT": where.endpoint, "RANK": str(rank)}
+            sys.executable,
+            program,
+            str(rank),
+            environ={
+                "TELEMETRY_ENDPOINT": where.endpoint,
+                "RANK": str(rank),
+                "TELEMETRY_GROUPS": f"dp={rank},node=n{rank // 2}",
+            },
         )
         for rank, where in enumerate([a, a, b, b])
     ]
@@ -67,4 +74,6 @@ def test_the_root_names_a_slow_rank_of_a_node(ground: Any, wait_until: WaitUntil
     assert (slow["rank"], slow["always"]) == (SLOW, True)
     assert slow["lag_s"] == pytest.approx(0.1)
     assert (slow["work_s"], slow["others_s"]) == (pytest.approx(0.2), pytest.approx(0.1))
-    assert "rank 2 costs " in ground.run("report", root.run_id)[1]
+    assert slow["groups"] == {"dp": SLOW, "node": "n1"}
+    assert {fold["dimension"]: fold["ranks"] for fold in found["map"]["folds"]}["node"] == ["node n0", "node n1"]
+    assert "rank 2 (dp 2) costs " in ground.run("report", root.run_id)[1]

@@ -37,9 +37,9 @@ def make_hello(producer: str, name: str, *, names_run: bool = False) -> Hello:
     return Hello(
         producer=producer,
         name=shown_name(name),
-        host=REDACTION.redactor.name(carriable(os.uname().nodename))[:200],
+        host=host_name(),
         pid=os.getpid(),
-        rank=_rank(),
+        rank=process_rank(),
         mono_ns=time.monotonic_ns(),
         names_run=names_run,
     )
@@ -50,7 +50,12 @@ def shown_name(name: str) -> str:
     return REDACTION.redactor.name(carriable(name))[:200]
 
 
-def _rank() -> int | None:
+def host_name() -> str:
+    """Return the name of this machine as a hello has it."""
+    return REDACTION.redactor.name(carriable(os.uname().nodename))[:200]
+
+
+def process_rank() -> int | None:
     """Return the rank that a launcher gave this process."""
     for variable in _RANK_VARIABLES:
         text = os.environ.get(variable, "")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, SupportsIndex, cast
 
 from telemetry import limits
 from telemetry.client import bins, records
+from telemetry.client.identity import process_rank
 from telemetry.client.instruments import BlockTimer, Counter, Gauge, Series
 from telemetry.client.labels import joined, named
 from telemetry.client.process import Process
@@ -226,6 +227,7 @@ class Recording:
         reductions: Mapping[str, Reduction] | None = None,
         closing: ClosingRule = "ended",
         ranked: Sequence[str] = (),
+        groups: Mapping[str, int | str] | None = None,
     ) -> None:
         """Declare how the values that several processes log for one step become one: `last`, `mean`, `sum`, `min`
         or `max`. Raise InstrumentError for a wrong declaration.
@@ -236,9 +238,14 @@ class Recording:
         `reductions` maps names, or patterns such as `*/tokens`, to another reduction; the first match counts. With
         `closing="reported"`, a step closes when one process calls `end_step` for this very step, and not when all
         have ended it. Steps keep the value of each rank for the names in `ranked`. The first declaration of an axis
-        stands.
+        stands. `groups` are the coordinates of this process, such as `{"pp": 3, "dp": 5}`: slow ranks are compared
+        with those of the same stage `pp`.
         """
-        record = records.axis(name, reduce, reductions or {}, time.monotonic_ns(), closing, ranked=ranked)
+        rank = process_rank() if groups else None
+        now_ns = time.monotonic_ns()
+        record = records.axis(
+            name, reduce, reductions or {}, now_ns, closing, ranked=ranked, groups=groups, rank=rank
+        )
         self._steps.put("axis", lambda: [record])
 
     def stragglers(self, *, wait: str | Iterable[str], work: str | None = None, axis: str = DEFAULT_AXIS) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from math import isfinite
+from operator import index
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -91,8 +92,12 @@ def axis(
     closing: ClosingRule = "ended",
     *,
     ranked: Sequence[str] = (),
+    groups: Mapping[str, object] | None = None,
+    rank: int | None = None,
 ) -> bytes:
     """Encode how values of several producers are reduced to one, how steps close, and which names are ranked.
+
+    `groups` are those of this process, whose rank is `rank`.
 
     Raises InstrumentError for an invalid argument.
     """
@@ -122,7 +127,33 @@ def axis(
         check_text(f"a ranked name of axis {name!r}", each, limits.NAME_CHARS)
         if "*" in each:
             raise InstrumentError(f"axis {name!r}: the ranked name {each!r} is a pattern", hint="list the names")
-    return _ENCODE(Axis(name, reduce, dict(reductions), time_ns, closing, list(ranked)))
+    plain = _groups(name, groups or {})
+    if not plain:
+        return _ENCODE(Axis(name, reduce, dict(reductions), time_ns, closing, list(ranked)))
+    return _ENCODE(Axis(name, reduce, dict(reductions), time_ns, closing, list(ranked), plain, rank))
+
+
+def _groups(axis: str, groups: Mapping[str, object]) -> dict[str, int | str]:
+    """Return groups as plain numbers and texts. Raise InstrumentError for others."""
+    if len(groups) > limits.LABEL_COUNT:
+        raise InstrumentError(f"axis {axis!r} has {len(groups)} groups; the limit is {limits.LABEL_COUNT}")
+    plain: dict[str, int | str] = {}
+    for dimension, value in groups.items():
+        check_text(f"a dimension of the groups of axis {axis!r}", dimension, limits.LABEL_KEY_CHARS)
+        if isinstance(value, str):
+            plain[dimension] = clean(value, limits.LABEL_VALUE_CHARS)
+            continue
+        try:
+            number = index(value)  # type: ignore[arg-type]
+        except TypeError:
+            number = _INT64
+        if not -_INT64 <= number < _INT64:
+            raise InstrumentError(
+                f"axis {axis!r}: group {dimension!r} is {value!r}, must be a number or a name",
+                hint='pass the coordinates of this process: groups={"pp": 3, "dp": 5}',
+            )
+        plain[dimension] = int(number)
+    return plain
 
 
 def note(name: object, text: object, position: Place) -> bytes:

@@ -6,6 +6,7 @@ these spans, and the rest of the step as work. Work and wait are durations on it
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterable, Sequence
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from telemetry import limits
-from telemetry.client import records
+from telemetry.client import records, user_warnings
 from telemetry.client.catalog import check_text
+from telemetry.client.identity import host_name, process_rank
 from telemetry.client.redaction import REDACTION
 from telemetry.errors import InstrumentError
 from telemetry.wire import stragglers as words
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
 _now: Final = time.monotonic_ns
+GROUPS_VARIABLE: Final = "TELEMETRY_GROUPS"
+_NUMBER: Final = re.compile(r"\d{1,18}", re.ASCII)
 _NAMES: Final = 10_000
 """Number of span names whose answer is remembered."""
 _SPANS: Final = 10_000
@@ -156,7 +160,23 @@ def declare_all(process: Process, outbox: Outbox, config: EmitConfig) -> None:
 
 
 def _axis(axis: str, ranked: Sequence[str]) -> bytes:
-    return records.axis(axis, "mean", {}, _now(), ranked=ranked)
+    groups = {"node": host_name(), **groups_of_environment()}
+    return records.axis(axis, "mean", {}, _now(), ranked=ranked, groups=groups, rank=process_rank())
+
+
+def groups_of_environment() -> dict[str, int | str]:
+    """Return the groups of this process in `TELEMETRY_GROUPS`, such as `pp=3,dp=5,node=n3`.
+
+    A part that is no group is left out, with a warning.
+    """
+    groups: dict[str, int | str] = {}
+    for pair in filter(str.strip, os.environ.get(GROUPS_VARIABLE, "").split(",")):
+        dimension, equals, value = (part.strip() for part in pair.partition("="))
+        if not (equals and 0 < len(dimension) <= limits.LABEL_KEY_CHARS and value):
+            user_warnings.warn(f"{GROUPS_VARIABLE}: {pair.strip()!r} is ignored; write it as `pp=3,dp=5`")
+            continue
+        groups[dimension] = int(value) if _NUMBER.fullmatch(value) else value
+    return groups
 
 
 def _united(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from telemetry import limits
+from telemetry.aggregator import StreamedRecord
 from telemetry.common import formatting
 from telemetry.daemon.components import DaemonParts
 from telemetry.daemon.cost import CostMeter
@@ -18,6 +20,7 @@ from telemetry.daemon.ingest import Ingest
 from telemetry.daemon.record_stream import RecordPublisher
 from telemetry.daemon.run_status import RunStatus
 from telemetry.daemon.salvage import Salvage
+from telemetry.daemon.slow_ranks import SlowRanks
 from telemetry.daemon.tokens.results import OWN_PRODUCER, TokenResults
 from telemetry.daemon.write_ahead import WriteAheadLog
 from telemetry.store.live_runs import announce_name
@@ -67,8 +70,8 @@ class LiveInput:
         self._texts_until_ns: int | None = None
         """Deadline for pending texts. Set once the wait for producers has ended."""
         self._stream = RecordPublisher(run_status.run_id, parts.records, parts.hub, parts.numbers.run.records)
-        if leaf is not None:
-            self._stream.on_published = leaf.streamed
+        self._stream.on_published = self._published
+        self._slow_ranks = SlowRanks(parts.directory, parts.worker, self._stream.next_seq)
         self.ingest = Ingest(parts, log, self._stream, cost)
         self.deferred = TokenResults(parts, log, self.ingest, run_status)
         self._salvage = Salvage(parts, log, self.ingest, run_status)
@@ -117,7 +120,7 @@ class LiveInput:
     def tick(self, now_ns: int) -> None:
         self._log.note_bad_frames()
         if self._leaf is not None:
-            self._leaf.tick(now_ns)
+            self._leaf.tick()
         self._watch_processes(now_ns)
         if self._wants_slice(now_ns):
             self._log.slice()
@@ -146,6 +149,7 @@ class LiveInput:
         self.deferred.ping()
         self._salvage.silent_ones(self.now_ns())
         self.roll()
+        self._slow_ranks.each_second(self._run_status.newest)
         journal = self._parts.journal
         if journal is not None and not journal.failed:
             self._parts.worker.submit(journal.sync)
@@ -202,6 +206,8 @@ class LiveInput:
         self.roll()
         self._log.close()
         self._publish()
+        if self._run_status.newest is not None:
+            self._slow_ranks.write(self._run_status.newest)
         if self._leaf is not None:
             self._leaf.close()
 
@@ -225,6 +231,11 @@ class LiveInput:
         """Publish the stream records that producer messages or the passing of time have produced."""
         self._stream.publish(self._log.take_streamed())
         self._parts.requests.append(*self._log.take_logged())
+
+    def _published(self, streamed: Sequence[StreamedRecord]) -> None:
+        self._slow_ranks.take(streamed, self._parts.aggregator.params)
+        if self._leaf is not None:
+            self._leaf.streamed(streamed)
 
     def obstacle(self) -> str:
         run = self._parts.numbers.run

@@ -12,10 +12,10 @@ TITLE: Final = "Stragglers"
 
 
 def stragglers(report: Report) -> Section:
-    """Return a line for each slow rank, or the line that none is named; empty without steps of work and wait."""
+    """Return a line for each cause, or the line that no rank is named; empty without steps of work and wait."""
     lines = [line for analysis in report.stragglers for line in sentences(analysis)]
     notes = (
-        ["cost: how much sooner a step would end if this rank worked like the slowest of the others"]
+        ["cost: how much sooner a step would end if the ranks of this cause worked like their peers"]
         if any(analysis.slow for analysis in report.stragglers)
         else []
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -20,8 +20,9 @@ STEPS: Final = 5
 SECONDS: Final = 1.0
 """Smallest length of a window, so that a disturbance of a second is in one window however short the steps are."""
 _MOST_STEPS: Final = 500
-_LOWEST: Final = 32
-"""Number of ranks, those with the shortest waits, of which a window keeps each step."""
+_KEPT: Final = 1 << 15
+"""Number of values from which a window keeps some of its steps only, at least `_KEPT_STEPS`."""
+_KEPT_STEPS: Final = 8
 _RANKS: Final = 1 << 16
 """Largest number of ranks; further ones are left out."""
 
@@ -41,41 +42,39 @@ class Window:
     """How much less than the median rank each rank waits: the median over the steps, NaN for an absent rank."""
     work: Floats
     """Median work of each rank."""
-    lowest: Floats
-    """For each step, the shortest waits, ascending."""
-    owners: Places
-    """Columns of these ranks."""
+    durations: Floats
+    """Duration of each step: the median over the ranks."""
+    busy: Floats
+    """For each step, the seconds from its begin until each rank waits."""
+    numbers: Places
+    """Numbers of the steps."""
 
     def lags_of(self, columns: int) -> Floats:
         """Return the lags of that many ranks."""
-        return _wider(self.lags, columns)
+        return wider(self.lags, columns)
 
-    def has(self, column: int) -> bool:
-        """Return whether a rank was there in most of the steps."""
-        return column < len(self.lags) and not np.isnan(self.lags[column])
+    def busy_of(self, columns: int) -> Floats:
+        """Return the busy times of that many ranks."""
+        return np.stack([wider(row, columns) for row in self.busy])
 
-    def beside_others(self, column: int) -> tuple[float, float, float]:
-        """Return the lag of a rank behind the median of the others, its work, and the median work of the others."""
-        lag = self.lags[column] - _median(np.delete(self.lags, column)[None, :])[0]
-        others = _median(np.delete(self.work, column)[None, :])[0]
-        return float(lag), float(self.work[column]), float(others)
+    def has(self, columns: Places) -> bool:
+        """Return whether one of the ranks was there in most of the steps."""
+        there = columns[columns < len(self.lags)]
+        return bool(np.isfinite(self.lags[there]).any())
 
-    def last(self, away: Sequence[int]) -> int | None:
-        """Return the last rank without those in `away`. Return None if several are last."""
-        lags = np.where(np.isnan(self.lags), -np.inf, self.lags)
-        lags[[column for column in away if column < len(lags)]] = -np.inf
-        column = int(np.argmax(lags))
-        return column if (lags == lags[column]).sum() == 1 else None
+    def beside(self, columns: Places, others: Places) -> tuple[float, float, float]:
+        """Return the median lag of some ranks behind the others, their work, and the work of the others."""
+        own, rest = (each[each < len(self.lags)] for each in (columns, others))
+        lag = medians(self.lags[own][None, :])[0] - medians(self.lags[rest][None, :])[0]
+        return float(lag), float(medians(self.work[own][None, :])[0]), float(medians(self.work[rest][None, :])[0])
 
-
-def costs(window: Window, column: int, named: Sequence[int]) -> Floats:
-    """Return what a rank costs in each step: how far its wait is below the shortest one of others not `named`."""
-    others = ~np.isin(window.owners, named)
-    first = np.where(others.any(axis=1), others.argmax(axis=1), window.owners.shape[1] - 1)
-    rows = np.arange(window.steps)
-    own = np.where(window.owners == column, window.lowest, np.inf).min(axis=1)
-    differences: Floats = np.maximum(window.lowest[rows, first] - own, 0.0)
-    return differences
+    def thinned(self) -> Window:
+        """Return the window with so few steps that 40 windows of many ranks have room in memory."""
+        most = max(_KEPT // max(self.busy.shape[1], 1), _KEPT_STEPS)
+        if self.steps <= most:
+            return self
+        kept = np.linspace(0, self.steps - 1, most).astype(np.intp)
+        return replace(self, durations=self.durations[kept], busy=self.busy[kept], numbers=self.numbers[kept])
 
 
 class StepTimes:
@@ -84,6 +83,9 @@ class StepTimes:
     def __init__(self) -> None:
         self.ranks: list[Hashable] = []
         """Ranks by column."""
+        self._order: list[Hashable] = []
+        """Ranks of the newest values, in their order. Most values have the same ranks as those before."""
+        self._kept = self._places = np.zeros(0, np.intp)
         self._columns: dict[Hashable, int] = {}
         self._steps: list[int] = []
         self._work: list[Floats] = []
@@ -94,13 +96,13 @@ class StepTimes:
     def add(self, step: int, work: Values, wait: Values) -> bool:
         """Add a step. Return False if fewer than two ranks have work and wait in it."""
         waits, works = self._row(wait), self._row(work)
-        waits = _wider(waits, len(works)) + 0.0 * works  # NaN where the work is unknown
+        waits = wider(waits, len(works)) + 0.0 * works  # NaN where the work is unknown
         if np.isfinite(waits).sum() < 2:
             return False
         self._steps.append(step)
         self._work.append(works)
         self._wait.append(waits)
-        self._elapsed_s += float(_median((waits + works)[None, :])[0])
+        self._elapsed_s += float(medians((waits + works)[None, :])[0])
         return True
 
     def window(self) -> Window | None:
@@ -109,26 +111,22 @@ class StepTimes:
         if count < STEPS or (self._elapsed_s < SECONDS and count < _MOST_STEPS):
             return None
         columns = len(self.ranks)
-        wait = np.array([_wider(row, columns) for row in self._wait])
-        work = np.array([_wider(row, columns) for row in self._work])
-        lags = _median(wait)[:, None] - wait
+        wait = np.array([wider(row, columns) for row in self._wait])
+        work = np.array([wider(row, columns) for row in self._work])
+        lags = medians(wait)[:, None] - wait
         there = np.isfinite(wait).sum(axis=0) * 2 > count
-        shown = np.where(np.isnan(wait), np.inf, wait)
-        kept = min(_LOWEST, columns)
-        owners = np.argpartition(shown, kept - 1, axis=1)[:, :kept]
-        owners = np.take_along_axis(
-            owners, np.argsort(np.take_along_axis(shown, owners, axis=1), axis=1, kind="stable"), axis=1
-        )
+        durations = medians(wait + work)
         window = Window(
             number=self._windows,
             first_step=self._steps[0],
             last_step=self._steps[-1],
             steps=count,
-            step_s=float(np.median(_median(wait + work))),
-            lags=np.where(there, _median(lags.T), np.nan),
-            work=np.where(there, _median(work.T), np.nan),
-            lowest=np.take_along_axis(shown, owners, axis=1),
-            owners=owners,
+            step_s=float(np.median(durations)),
+            lags=np.where(there, medians(lags.T), np.nan),
+            work=np.where(there, medians(work.T), np.nan),
+            durations=durations,
+            busy=durations[:, None] - wait,
+            numbers=np.array(self._steps),
         )
         self._steps, self._work, self._wait, self._elapsed_s = [], [], [], 0.0
         self._windows += 1
@@ -136,28 +134,31 @@ class StepTimes:
 
     def _row(self, values: Values) -> Floats:
         pairs = list(values)
-        try:
-            places = [self._columns[rank] for rank, _ in pairs]
-        except KeyError:
-            for rank, _ in pairs:
+        ranks = [pair[0] for pair in pairs]
+        if ranks != self._order:
+            for rank in ranks:
                 if rank not in self._columns and len(self.ranks) < _RANKS:
                     self._columns[rank] = len(self.ranks)
                     self.ranks.append(rank)
-            pairs = [pair for pair in pairs if pair[0] in self._columns]
-            places = [self._columns[rank] for rank, _ in pairs]
+            kept = [at for at, rank in enumerate(ranks) if rank in self._columns]
+            self._kept, self._places = (
+                np.array(kept, np.intp),
+                np.array([self._columns[ranks[at]] for at in kept], np.intp),
+            )
+            self._order = ranks
         row = np.full(len(self.ranks), np.nan)
-        row[places] = [value for _, value in pairs]
+        row[self._places] = np.array([pair[1] for pair in pairs], np.float64)[self._kept]
         row[np.isinf(row)] = np.nan
         return row
 
 
-def _wider(row: Floats, columns: int) -> Floats:
+def wider(row: Floats, columns: int) -> Floats:
     if len(row) >= columns:
         return row[:columns]
     return np.concatenate([row, np.full(columns - len(row), np.nan)])
 
 
-def _median(rows: Floats) -> Floats:
+def medians(rows: Floats) -> Floats:
     """Return the median of each row, without NaN; NaN for a row without values."""
     if not np.isnan(rows).any():
         return np.asarray(np.median(rows, axis=1))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from telemetry.client import steps as steps_module
@@ -221,3 +223,41 @@ def test_a_setting_declares_it(bench: Bench) -> None:
     bench.end(2)
     bench.wait("all_reduce", 1.0)
     assert bench.end(3) is None
+
+
+def test_a_process_says_its_groups(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its node is its host. The environment adds groups, and `run.axis` those that the program knows."""
+    monkeypatch.setenv("RANK", "29")
+    bench.run.stragglers(wait="all_reduce")
+    [axis] = bench.take()
+    assert isinstance(axis, Axis)
+    assert (axis.groups, axis.rank) == ({"node": os.uname().nodename}, 29)
+    monkeypatch.setenv("TELEMETRY_GROUPS", "pp=3, dp=5,node=n3,")
+    bench.run.stragglers(wait="all_reduce")
+    [axis] = bench.take()
+    assert isinstance(axis, Axis)
+    assert axis.groups == {"pp": 3, "dp": 5, "node": "n3"}
+    bench.run.axis("step", groups={"pp": np.int64(4), "tp": True})
+    [axis] = bench.take()
+    assert isinstance(axis, Axis)
+    assert (axis.groups, axis.rank, axis.ranked) == ({"pp": 4, "tp": 1}, 29, [])
+
+
+def test_wrong_groups_are_reported(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those of the environment are left out with a warning, because it may be somebody else's. A call raises."""
+    monkeypatch.setenv("TELEMETRY_GROUPS", "pp,dp=5")
+    bench.run.stragglers(wait="all_reduce")
+    [axis] = bench.take()
+    assert isinstance(axis, Axis)
+    assert axis.groups == {"node": os.uname().nodename, "dp": 5}
+    assert "TELEMETRY_GROUPS: 'pp' is ignored" in caplog.text
+    for groups, words in (
+        ({"pp": 0.5}, "must be a number or a name"),
+        ({"pp": 1 << 63}, "must be a number or a name"),
+        ({"": 1}, "a dimension"),
+        ({str(at): at for at in range(17)}, "17 groups"),
+    ):
+        with pytest.raises(InstrumentError, match=words):
+            bench.run.axis("step", groups=groups)

@@ -149,6 +149,9 @@ def test_an_axis_of_before_closes_as_before() -> None:
     """The field of 1.4 is at the end and has a default; a rule that is none is refused."""
     assert decode("axis", "train", "sum", {"a": "max"}, 5) == events.Axis("train", "sum", {"a": "max"}, 5, "ended")
     assert decode("axis", "train", "sum", {}, 5, "reported") == events.Axis("train", "sum", {}, 5, "reported")
+    groups: dict[str, int | str] = {"pp": 3, "node": "n3"}
+    expected = events.Axis("train", "mean", {}, 5, "ended", [], groups, 29)
+    assert decode("axis", "train", "mean", {}, 5, "ended", [], groups, 29) == expected
     with pytest.raises(codec.Malformed):
         decode("axis", "train", "sum", {}, 5, "late")
 

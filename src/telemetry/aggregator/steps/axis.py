@@ -104,8 +104,11 @@ class AxisSteps(PublishedSteps):
         """Declare the reductions of the axis, how its steps close, and ranked names.
 
         Return False if its rules differ from an earlier declaration, which stays. Ranked names are added up,
-        because several parts of a program may need them. A declaration that has nothing else sets no rules.
+        because several parts of a program may need them. A declaration that has nothing else sets no rules. Groups
+        are for readers of the record stream.
         """
+        if declared.groups and not declared.ranked and _rules(declared) == _rules(Axis(declared.name)):
+            return True
         if self.declared is not None:
             ranked = list(dict.fromkeys([*self.declared.ranked, *declared.ranked]))[: limits.RANKED_NAMES]
             if not _has_only_ranked(self.declared) or _has_only_ranked(declared):
@@ -113,7 +116,7 @@ class AxisSteps(PublishedSteps):
                 self.declared = replace(self.declared, ranked=ranked)
                 return same
             declared = replace(declared, ranked=ranked)
-        self.declared = declared
+        self.declared = declared = replace(declared, groups={}, rank=None)
         if declared.closing == "reported":
             self._close_by_reports()
         else:

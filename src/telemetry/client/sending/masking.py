@@ -76,7 +76,7 @@ FIELDS: Final[dict[str, dict[int, Mask]]] = {
     "count": {1: _name, 4: _short, 5: _labels},
     "gauge": {1: _name, 4: _short, 5: _labels},
     "expect": {1: _name},
-    "axis": {1: _name, 3: _keys, 6: _names},
+    "axis": {1: _name, 3: _keys, 6: _names, 7: _params},
     "mark": {1: _TEXT, 3: _labels},
     "params": {1: _params},
     "span": {1: _name, 4: _name, 5: _labels},

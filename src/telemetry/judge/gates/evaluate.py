@@ -266,7 +266,7 @@ def _fact(name: str, evidence: Evidence) -> Value:
         lost, loss = evidence.snapshot.accounting.lost, evidence.loss
         return _at_least(lost, unit, Range(loss.certain, max(loss.most, lost)), None)
     if name in _STRAGGLERS:
-        return exactly(_straggler(name, evidence), unit)
+        return _straggler(name, evidence)
     command = evidence.snapshot.command
     if name == "command.max_rss" and command is not None and not command.max_rss_bytes:
         if not command.max_rss_bound_bytes:
@@ -278,15 +278,31 @@ def _fact(name: str, evidence: Evidence) -> Value:
     return exactly(value, unit)
 
 
-def _straggler(name: str, evidence: Evidence) -> float:
-    """Return the cost of the rank that costs most, over all axes; 0 if no rank is named."""
+def _straggler(name: str, evidence: Evidence) -> Value:
+    """Return the cost of the causes of slow steps together, or of the worst one; 0 if none is named."""
     axes = evidence.stragglers()
     if axes is None:
         raise Unknown("slow ranks are known once the run has ended")
     if not axes:
         raise Unknown("the run has no steps with work and wait; declare its waits with `telemetry.stragglers`")
-    slow = [straggler for axis in axes for straggler in axis.slow]
-    return max((straggler.cost if name == "straggler" else straggler.cost_s for straggler in slow), default=0.0)
+    if unjudged := [axis.unjudged for axis in axes if axis.unjudged]:
+        raise Unknown(f"slow ranks are not known: {unjudged[0]}")
+    in_seconds = name == "straggler.cost"
+    certain, highest = [0.0], [0.0]
+    for axis in axes:
+        for cause in axis.slow:
+            cost, most_s = cause.cost_s if in_seconds else cause.cost, cause.highest_s or cause.cost_s
+            most = most_s if in_seconds or cause.step_s <= 0 else most_s / cause.step_s
+            certain.append(cost if cause.sure else 0.0)
+            highest.append(cost if cause.sure else most)
+        if all(cause.sure for cause in axis.slow):
+            certain.append((axis.together_s if in_seconds else axis.together) or 0.0)
+            highest.append(certain[-1])
+    if max(highest) == max(certain):
+        return exactly(max(certain), unit_of(FACTS[name][0]))
+    possible = Range(max(certain), max(highest))
+    doubt = "the stages of the pipeline hide an unknown part of a cost"
+    return Value(value=possible.high, unit=unit_of(FACTS[name][0]), possible=possible, likely=possible, doubt=doubt)
 
 
 def _plain_fact(name: str, snapshot: MetricsSnapshot) -> float:

@@ -98,7 +98,7 @@ FACTS: Final[dict[str, tuple[str, str]]] = {
     "nodes": ("", "how many nodes the run has"),
     "incomplete_nodes": ("", "nodes whose events are not all counted, or not known"),
     "elapsed": ("s", "how long the run took"),
-    "straggler": ("", "cost of the worst slow rank, as a share of a step; 0 if no rank is named"),
+    "straggler": ("", "cost of slow ranks together, as a share of a step; 0 if no rank is named"),
     "straggler.cost": ("s", "the same as a time"),
     "command.exit_code": ("", "exit code of the command; 128 + n if signal n ended it"),
     "command.wall": ("s", "time from its start to its end"),

@@ -45,7 +45,7 @@ FIGURES: Final = 8
 PARAMS: Final = 6
 """Largest number of parameters. The others are counted."""
 _FOLDERS: Final = ("history", "journal", "records", "requests")
-_FILES: Final = (FINAL, MANIFEST, "gates.json", "git.diff", "imported.json")
+_FILES: Final = (FINAL, MANIFEST, "gates.json", "git.diff", "imported.json", "stragglers.json")
 _PATIENCE_S: Final = 15.0
 """Longest wait for an aggregator that has written its result and still writes its history."""
 _PERCENTILE: Final = re.compile(r"\bp(\d+(?:\.\d+)?)\b")

@@ -1,4 +1,4 @@
-"""Slow ranks on a page: a line for each, and a heat map of rank and step."""
+"""Slow ranks on a page: a line for each cause, and a heat map of rank and step, or of group and step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from telemetry.history.stragglers import heat, scale
 from telemetry.report.html.sections import content
 from telemetry.report.stragglers import stragglers
 from telemetry.report.table import Section
-from telemetry.wire.report import LagMap, Report, Stragglers
+from telemetry.wire.report import LagFold, LagMap, Report, Stragglers
 
 _WIDTH: Final = 1_000
 _NAMES: Final = 130
@@ -28,15 +28,41 @@ _CHARS: Final = 18
 def stragglers_section(report: Report) -> tuple[Section, str]:
     """Return the section and its HTML; empty for a run without work and wait."""
     section = stragglers(report)
-    maps = "".join(_map(analysis) for analysis in report.stragglers if analysis.map.lags and analysis.map.steps)
+    maps = "".join(
+        _maps(analysis, f"fold-{number}")
+        for number, analysis in enumerate(report.stragglers)
+        if analysis.map.lags and analysis.map.steps
+    )
     return section, f"{content(Section(section.title, section.lines))}{maps}" if maps else ""
 
 
-def _map(analysis: Stragglers) -> str:
+def _maps(analysis: Stragglers, name: str) -> str:
+    """Return the map by rank, and those by group behind a choice that needs no script."""
     lags = analysis.map
+    choices = [("rank", lags), *((fold.dimension, _folded(lags, fold)) for fold in lags.folds)]
+    most = scale(lags)
+    strongest = formatting.percent(most)
+    axis = printable(analysis.axis)
+    title = f"how much longer each rank works than the median rank, by {axis}; strongest colour: {strongest}"
+    heading = f"<h3>{escape(title)} of a step</h3>"
+    if len(choices) == 1:
+        return heading + _map(axis, lags, title, most)
+    parts = "".join(
+        f'<input type="radio" class="fold" name="{name}" id="{name}-{at}"{"" if at else " checked"}>'
+        f'<label for="{name}-{at}">{escape(printable(dimension))}</label>'
+        f"{_map(axis, shown, title, most)}"
+        for at, (dimension, shown) in enumerate(choices)
+    )
+    return f'{heading}<div class="folds">{parts}</div>'
+
+
+def _folded(lags: LagMap, fold: LagFold) -> LagMap:
+    return LagMap(ranks=fold.ranks, steps=lags.steps, last_step=lags.last_step, lags=fold.lags)
+
+
+def _map(axis: str, lags: LagMap, title: str, most: float) -> str:
     columns, rows = len(lags.steps), len(lags.lags)
     width, height = (_WIDTH - _NAMES) / columns, min(_TALLEST, _ROWS_HEIGHT / rows)
-    most = scale(lags)
     cells = "".join(
         _cell(lags, row, column, (_NAMES + column * width, row * height, width, height), most)
         for row in range(rows)
@@ -49,16 +75,12 @@ def _map(analysis: Stragglers) -> str:
         if row % every == 0
     )
     bottom = rows * height
-    axis = printable(analysis.axis)
     ends = (
         f'<text x="{_NAMES}" y="{bottom + 16:.1f}">{escape(axis)} {lags.steps[0]:,}</text>'
         f'<text x="{_WIDTH}" y="{bottom + 16:.1f}" class="heat-row">{lags.last_step:,}</text>'
     )
-    strongest = formatting.percent(most)
-    title = f"how much longer each rank works than the median rank, by {axis}; strongest colour: {strongest}"
     frame = f'<rect x="{_NAMES}" y="0" width="{_WIDTH - _NAMES}" height="{bottom:.1f}" class="heat-frame"/>'
     return (
-        f"<h3>{escape(title)} of a step</h3>"
         f'<div class="scroll"><svg class="heat" viewBox="0 0 {_WIDTH} {bottom + _FOOT:.1f}" role="img" '
         f'aria-label="{escape(title)}">{frame}{cells}{names}{ends}</svg></div>'
     )

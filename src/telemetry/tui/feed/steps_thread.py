@@ -16,7 +16,7 @@ from telemetry.store.run_directory import RunDirectory
 from telemetry.transport.record_stream import RecordStream
 from telemetry.tui.feed.news import CurvesOf, StragglersOf, Tell, ViewerNote
 from telemetry.tui.feed.reader_thread import ReaderThread
-from telemetry.wire.events import ClosedStep, StreamRecord
+from telemetry.wire.events import Axis, ClosedStep, StreamRecord
 from telemetry.wire.snapshot import TERMINAL, MetricsSnapshot
 
 _PERIOD_S: Final = 1.0
@@ -110,7 +110,9 @@ class StepsThread(ReaderThread):
         assert self._records is not None
         begin, changed = self._records.known - _MOST, False
         for record in page:
-            if isinstance(record.record, ClosedStep) and record.seq >= begin:
+            if isinstance(record.record, Axis):
+                self._watch.declare(record.record, record.producer)
+            elif isinstance(record.record, ClosedStep) and record.seq >= begin:
                 changed |= self._watch.add(record.record, snapshot.params)
         return changed
 

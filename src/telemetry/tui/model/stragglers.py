@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from telemetry.common import formatting
 from telemetry.common.formatting import columns, printable
 from telemetry.history.stragglers import heat, scale, sentences
@@ -14,7 +16,7 @@ from telemetry.tui.model.scene import Scene
 from telemetry.wire.report import LagMap, Stragglers
 
 _NAMED: Final = 3
-"""Number of slow ranks with a line of their own."""
+"""Number of causes with a line of their own."""
 _SHADES: Final = " ░▒▓█"
 _WIDEST_NAME: Final = 16
 _OTHERS: Final = 18
@@ -49,11 +51,11 @@ def _verdict(analysis: Stragglers, width: int) -> Iterator[Line]:
     for message in messages[:_NAMED]:
         yield from wrapped(message, "warn" if analysis.slow else "dim", width)
     if len(messages) > _NAMED:
-        yield (Cell(f"and {len(messages) - _NAMED} more slow ranks", "warn"),)
+        yield (Cell(f"and {len(messages) - _NAMED} more causes", "warn"),)
 
 
 def _map(analysis: Stragglers, width: int, most_rows: int) -> Iterator[Line]:
-    lags = analysis.map
+    lags = _folded(analysis.map, most_rows)
     rows = list(_parts(len(lags.lags), most_rows))
     names = [_name(lags.ranks[part.start], lags.ranks[part.stop - 1]) for part in rows]
     room = min(max(map(columns, names)), _WIDEST_NAME, width // 2)
@@ -64,6 +66,15 @@ def _map(analysis: Stragglers, width: int, most_rows: int) -> Iterator[Line]:
         label = elided(name, room)
         yield Cell(f"{' ' * (room - columns(label))}{label} ", "dim"), Cell(shades, "bad")
     yield _foot(analysis, room, cells, most)
+
+
+def _folded(lags: LagMap, most_rows: int) -> LagMap:
+    """Return the map by group if ranks have no row each: by the dimension with the most groups that have one."""
+    fitting = [fold for fold in lags.folds if len(fold.ranks) <= most_rows]
+    if len(lags.ranks) <= most_rows or not fitting:
+        return lags
+    fold = max(fitting, key=lambda fold: len(fold.ranks))
+    return replace(lags, ranks=fold.ranks, lags=fold.lags)
 
 
 def _foot(analysis: Stragglers, room: int, cells: int, most: float) -> Line:

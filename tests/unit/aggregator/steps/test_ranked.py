@@ -129,3 +129,16 @@ def test_ranks_come_from_hellos() -> None:
     assert isinstance(closed.record, ClosedStep)
     assert closed.record.ranks == {"wait": [(3, 0.5), ("q", 0.5)]}
     assert closed.part is None
+
+
+def test_groups_set_no_rules() -> None:
+    """Groups of a process are for readers of the record stream: they change no rule and disagree with none."""
+    made = bench("wait")
+    made.steps.declare(Axis("train", groups={"pp": 3}, rank=1))
+    made.steps.declare(Axis("train", "sum", groups={"pp": 4}, rank=2))
+    made.steps.declare(Axis("train", groups={"pp": 5}, rank=3))
+    made.log("a", 1, wait=1.0)
+    made.log("b", 1, wait=2.0)
+    made.steps.close()
+    made.take()
+    assert (made.said[0].step.values["wait"], made.warnings) == (3.0, [])

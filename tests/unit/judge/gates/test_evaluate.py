@@ -15,7 +15,7 @@ from telemetry.judge.gates.evidence import GateInstrument
 from telemetry.judge.gates.parser import parse
 from telemetry.judge.gates.resolve import bindings
 from telemetry.judge.gates.tree import Word
-from telemetry.judge.gates.value import Unknown, Value, exactly
+from telemetry.judge.gates.value import Range, Unknown, Value, exactly
 from telemetry.wire.report import Straggler, Stragglers
 from telemetry.wire.snapshot import (
     Accounting,
@@ -122,6 +122,21 @@ def test_the_cost_of_the_worst_slow_rank() -> None:
         value("straggler()", Fake())
     with pytest.raises(Unknown, match="no steps with work and wait"):
         value("straggler()", Fake(slow=[]))
+
+
+def test_slow_ranks_count_together() -> None:
+    """Two slow ranks hide each other, so what both cost together counts. A cost that can't be told is a range."""
+    slow = Straggler(
+        rank=3, name="rank 3", cost_s=0.001, cost=0.005, step_s=0.2, lag_s=0.03, excess=0.15, work_s=0.2,
+        others_s=0.17, first_step=0, last_step=99, steps=100, windows=20, last_in=19, always=True, now=True,
+    )  # fmt: skip
+    axis = Stragglers(axis="step", ranks=8, steps=100, step_s=0.2, confidence=0.99, slow=[slow, slow])
+    both = Fake(slow=[structs.replace(axis, together_s=0.02, together=0.1)])
+    assert (value("straggler()", both).value, value("straggler.cost()", both).value) == (0.1, 0.02)
+    unsure = structs.replace(slow, cost_s=0.01, cost=0.05, highest_s=0.025, sure=False)
+    cost = value("straggler.cost()", Fake(slow=[structs.replace(axis, slow=[slow, unsure], together_s=0.02)]))
+    assert (cost.possible, "hide an unknown part" in cost.doubt) == (Range(0.001, 0.025), True)
+    assert value("straggler()", Fake(slow=[structs.replace(axis, slow=[unsure])])).possible == Range(0.0, 0.125)
 
 
 def test_sums_of_what_does_not_fit() -> None:

@@ -9,7 +9,7 @@ from tests.unit.report.test_stragglers import report
 
 from telemetry.report.html import render_html
 from telemetry.report.html.stragglers import stragglers_section
-from telemetry.wire.report import LagMap
+from telemetry.wire.report import LagFold, LagMap
 
 EVIL = "</script><img src=x onerror=alert(1)>\"'&"
 
@@ -51,3 +51,16 @@ def test_names_from_outside_are_text() -> None:
     _, text = stragglers_section(replace(report(), stragglers=[replace(one, axis=EVIL, map=lags)]))
     assert "<img" not in text
     assert "&lt;img" in text
+
+
+def test_the_map_may_be_folded_by_group() -> None:
+    """A choice shows the map by rank or by group. Without groups there is no choice."""
+    one = report().stragglers[0]
+    fold = LagFold(dimension=EVIL, ranks=["n0", "n1"], lags=[[0.1] * len(one.map.steps)] * 2)
+    folded = replace(one, map=replace(one.map, folds=[fold]))
+    _, text = stragglers_section(replace(report(), stragglers=[folded, folded]))
+    assert re.findall(r'name="(fold-\d)"', text) == ["fold-0"] * 2 + ["fold-1"] * 2
+    assert text.count(" checked") == 2
+    assert re.findall(r'class="heat-row">(n\d)<', text) == ["n0", "n1"] * 2
+    assert "<img" not in text
+    assert 'type="radio"' not in stragglers_section(report())[1]

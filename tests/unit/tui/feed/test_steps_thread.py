@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from telemetry.testing.slow_ranks import SimulatedRanks
 from telemetry.tui.feed import steps_thread as module
 from telemetry.tui.feed.news import CurvesOf, StragglersOf, ViewerNote
 from telemetry.tui.feed.steps_thread import DiskRecords, StepsThread
-from telemetry.wire.events import StreamRecord
+from telemetry.wire.events import Axis, ClosedStep, StreamRecord
 from telemetry.wire.snapshot import AxisStat, MetricsSnapshot
 from telemetry.wire.stragglers import WAIT, WORK
 from telemetry.wire.version import PROTOCOL
@@ -35,10 +35,15 @@ class Log:
         self._count = 0
 
     def add(self, count: int) -> None:
-        steps = [step.closed() for step in STEPS[self._count : self._count + count]]
-        numbered = enumerate(steps, self._count)
-        self._log.append([StreamRecord(PROTOCOL, "r", seq, "", 10**18, step) for seq, step in numbered])
+        self._append(step.closed() for step in STEPS[self._count : self._count + count])
         self._count += count
+
+    def declare(self, rank: int, groups: dict[str, int | str]) -> None:
+        self._append([Axis("step", groups=groups, rank=rank)])
+
+    def _append(self, records: Iterable[Axis | ClosedStep]) -> None:
+        numbered = enumerate(records, self._log.next_seq)
+        self._log.append([StreamRecord(PROTOCOL, "r", seq, "", 10**18, record) for seq, record in numbered])
 
 
 @pytest.fixture
@@ -62,12 +67,14 @@ def thread(run: Any, told: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ste
 def test_the_verdict_is_told_when_windows_have_ended(
     thread: StepsThread, log: Log, told: Any, wait_until: Until
 ) -> None:
-    """The first verdict is of all steps so far, and the next one comes with more steps."""
+    """The first verdict is of all steps so far, and the next one comes with more steps and groups."""
+    log.declare(3, {"dp": 7})
     log.add(60)
     thread.saw(LIVE)
     wait_until(lambda: told.of(StragglersOf), WAIT_S)
     [first] = told.of(StragglersOf)[0].found
-    assert (first.steps, [slow.rank for slow in first.slow]) == (60, [3])
+    assert (first.steps, [slow.name for slow in first.slow]) == (60, ["rank 3 (dp 7)"])
+    log.declare(3, {"pp": 1})
     log.add(60)
 
     def is_told() -> bool:
@@ -75,6 +82,7 @@ def test_the_verdict_is_told_when_windows_have_ended(
         return bool(told.of(StragglersOf)[-1].found[0].steps == 120)
 
     wait_until(is_told, WAIT_S)
+    assert [slow.groups for slow in told.of(StragglersOf)[-1].found[0].slow] == [{"dp": 7, "pp": 1}]
 
 
 def test_a_run_without_steps_is_not_read(run: Any, told: Any) -> None:

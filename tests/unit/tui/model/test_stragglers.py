@@ -9,7 +9,7 @@ from telemetry.common.formatting import columns
 from telemetry.tui.model.grid import Line
 from telemetry.tui.model.scene import Scene
 from telemetry.tui.model.stragglers import stragglers
-from telemetry.wire.report import LagMap, Stragglers
+from telemetry.wire.report import LagFold, LagMap, Stragglers
 
 
 def drawn(*found: Stragglers, axis: str = "step", width: int = 100, height: int = 60) -> list[str]:
@@ -75,4 +75,23 @@ def test_many_slow_ranks_are_counted() -> None:
     """The first three have lines of their own."""
     one = report().stragglers[0]
     lines = drawn(replace(one, slow=[one.slow[0]] * 5), width=200)
-    assert lines[3] == "and 2 more slow ranks"
+    assert lines[3] == "and 2 more causes"
+
+
+def test_on_a_low_screen_ranks_are_folded_by_group() -> None:
+    """Groups with a row each tell more than ranks that share one. The dimension with the most groups is taken."""
+    one = report().stragglers[0]
+    columns = len(one.map.steps)
+    folds = [
+        LagFold(dimension="dp", ranks=[f"dp {at}" for at in range(2)], lags=[[0.0] * columns] * 2),
+        LagFold(
+            dimension="pp",
+            ranks=[f"pp {at}" for at in range(3)],
+            lags=[[0.0] * columns, [0.4] * columns, [0.0] * columns],
+        ),
+        LagFold(dimension="node", ranks=[f"node {at}" for at in range(9)], lags=[[0.0] * columns] * 9),
+    ]
+    rows = drawn(replace(one, map=replace(one.map, folds=folds)), height=30)[-4:-1]
+    assert [row.split(" ")[:2] for row in rows] == [["pp", "0"], ["pp", "1"], ["pp", "2"]]
+    assert "█" in rows[1]
+    assert "rank 3 " in "".join(drawn(replace(one, map=replace(one.map, folds=folds)), height=60))

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.process.conftest import DEADLINE_S, Ground
+from tests.process.leaves import Cluster
 from tests.trace_checker import problems
 
 STEPS = 30
@@ -135,6 +136,45 @@ with telemetry.start("load") as run:
         one.chunk()
         one.fail("http_503") if number == 3 else one.complete()
 """
+
+
+SPANNING = """
+import telemetry
+with telemetry.start("worker") as run:
+    with run.span("forward"):
+        pass
+"""
+
+
+@pytest.mark.parametrize("sends_spans", [True, False])
+def test_the_timeline_of_a_root(ground: Ground, sends_spans: bool) -> None:
+    """Its processes have the names that they have on their nodes. Without spans, the error says how to get them."""
+    cluster = Cluster(ground)
+    root = cluster.root("--nodes", "2")
+    settings = {"TELEMETRY_UPSTREAM__SPANS": str(sends_spans).lower(), "TELEMETRY_ENDPOINT": ""}
+    program = ground.program("spanning.py", SPANNING)
+    commands = [
+        ground.telemetry(
+            *("run", "--quiet", "--upstream", root.endpoint, "--node", node, "--", sys.executable, program),
+            environ={**settings, "RANK": str(rank)},
+        )
+        for rank, node in enumerate("ab")
+    ]
+    for command in commands:
+        _, err = command.communicate(timeout=DEADLINE_S)
+        assert command.returncode == 0, err
+    root.wait()
+    code, _, err = ground.run("timeline", root.run_id, "-o", "root.json")
+    if not sends_spans:
+        assert code == 1
+        assert "no timeline was written" in err
+        assert "set upstream.spans = true on the leaves" in err
+        return
+    assert code == 0, err
+    whole = read(ground.folder / "root.json")
+    names = [event["args"]["name"] for event in whole["traceEvents"] if event["name"] == "process_name"]
+    assert {name.partition(" (")[0] for name in names} == {"run", "rank 0 · worker", "rank 1 · worker"}
+    assert [event["name"] for event in slices(whole)] == ["forward", "forward"]
 
 
 def test_requests_have_a_track_for_each_slot(ground: Ground) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from telemetry.wire.events import Closing, Rank, Scalar, Spread
+from telemetry.wire.events import Closing, Rank, Scalar, SpanSource, Spread
 from telemetry.wire.snapshot import MetricsSnapshot
 
 
@@ -148,6 +148,8 @@ class Span(_Item, frozen=True, kw_only=True):
     track: str = ""
     labels: dict[str, str] = {}
     producer: str = ""
+    source: SpanSource | None = None
+    """Process of the producer; null in runs of older versions."""
 
 
 Item = Step | Reading | Live | Params | Mark | Text | Table | Histogram | Artifact | Span

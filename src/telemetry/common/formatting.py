@@ -36,6 +36,8 @@ _FULL_FROM: Final = 10.0
 """Signed percentages are written out from ten times on."""
 _ALIKE: Final = 0.6
 """Similarity from which a word was probably meant by another one: 1 is equal."""
+_ROUNDING: Final = 1e-9
+"""Largest relative difference of figures that differ by rounding, such as means of equal values."""
 _LONG_S: Final = 120
 """Durations from here on are minutes and seconds: below, 90 s is easier to compare than 1 min 30 s."""
 
@@ -248,6 +250,11 @@ def _three_digits(value: float) -> str:
     if magnitude >= 10:
         return f"{value:.1f}"
     return f"{value:.2f}" if magnitude >= 1 else f"{value:.3g}"
+
+
+def differ(low: float, high: float) -> bool:
+    """Return whether `high` is above `low` by more than rounding, so that a picture shows it."""
+    return high / 2 - low / 2 > _ROUNDING * max(abs(low), abs(high))  # halves: the difference may overflow
 
 
 def process(name: str, pid: int, host: str = "") -> str:

@@ -19,7 +19,7 @@ from telemetry.statistics.hdr.layout import Floats, Integers
 from telemetry.store.records import FILE_NAME, RecordLog
 from telemetry.store.run_directory import RunDirectory
 from telemetry.wire.events import ClosedStep, Closing, Spread, StreamRecord
-from telemetry.wire.pictures import StepCurve
+from telemetry.wire.pictures import ProducersChange, StepCurve
 from telemetry.wire.snapshot import MetricsSnapshot
 
 _PLACES: Final = 6
@@ -284,7 +284,7 @@ class _AxisCurves:
                     column.spreads.append((len(column.places) - 1, spread))
         for name, column in columns.items():
             own = slice(None) if len(column.places) == len(rows) else np.array(column.places)
-            names[name].add(*column.new_steps(steps[own], times[own]))
+            names[name].add(column.new_steps(steps[own], times[own]))
 
 
 class _ValueColumn(NamedTuple):
@@ -294,16 +294,18 @@ class _ValueColumn(NamedTuple):
     values: list[float | None]
     spreads: list[tuple[int, Spread]]
 
-    def new_steps(self, steps: Integers, times: Floats) -> tuple[NewSteps, int]:
-        """Return the values as arrays, and the largest number of producers that reported one."""
+    def new_steps(self, steps: Integers, times: Floats) -> NewSteps:
+        """Return the values as arrays."""
         values = np.array(self.values, np.float64)
+        producers = np.ones(values.size, np.int64)
         if not self.spreads:
-            return NewSteps(steps, times, values, values, values), 1
+            return NewSteps(steps, times, values, values, values, producers)
         places = [index for index, _ in self.spreads]
         low, high = values.copy(), values.copy()
         low[places] = [spread.min for _, spread in self.spreads]
         high[places] = [spread.max for _, spread in self.spreads]
-        return NewSteps(steps, times, values, low, high), max(spread.count for _, spread in self.spreads)
+        producers[places] = [spread.count for _, spread in self.spreads]
+        return NewSteps(steps, times, values, low, high, producers)
 
 
 class NewSteps(NamedTuple):
@@ -315,6 +317,8 @@ class NewSteps(NamedTuple):
     low: Floats
     """Lowest value of a producer, as `high` is the highest."""
     high: Floats
+    producers: Integers
+    """Number of producers that reported a value."""
 
 
 class StepPoints:
@@ -330,6 +334,9 @@ class StepPoints:
         """Rows by point: time of the last step, sum of finite values, number of them, lowest, highest."""
         self._count = 0
         self._producers = 1
+        self._newest = (0, 0)
+        """Highest step so far that has a finite value, and the number of its producers."""
+        self._change: ProducersChange | None = None
         self._first = self._last = self._least = self._largest = (0, math.nan)
         """Step and value."""
         self._last_spread = (math.nan, math.nan)
@@ -339,17 +346,19 @@ class StepPoints:
         """Return points to which steps can be added without changing these."""
         return copy(self)  # arrays are replaced, never changed
 
-    def add(self, new: NewSteps, producers: int) -> None:
-        """Add steps in any order. `producers` is the largest number of producers that reported one."""
-        steps, (times, values, low, high) = new.steps, new[1:]
+    def add(self, new: NewSteps) -> None:
+        """Add steps in any order."""
+        steps, times, values, low, high, producers = new
         is_finite = np.isfinite(values)
         table = np.stack((times, np.where(is_finite, values, 0.0), is_finite, low, high))
         if not (steps[1:] > steps[:-1]).all():
             order = np.argsort(steps, kind="stable")
             steps, table, values, is_finite = steps[order], table[:, order], values[order], is_finite[order]
+            producers = producers[order]
         self._mark(steps, np.where(is_finite, values, np.nan), (float(table[3, -1]), float(table[4, -1])))
         self._count += steps.size
-        self._producers = max(self._producers, producers)
+        self._producers = max(self._producers, int(producers.max(initial=1)))
+        self._count_producers(steps[is_finite], producers[is_finite])
         self._merge(np.concatenate((self._step, steps)), np.concatenate((self._table, table), axis=1))
 
     def curve(self, axis: str, name: str) -> StepCurve:
@@ -369,6 +378,7 @@ class StepPoints:
             high=[] if alone else _finite(high),
             count=self._count,
             producers=self._producers,
+            producers_change=self._change,
             first=_number(self._first[1]),
             last=_number(self._last[1]),
             last_low=_number(self._last_spread[0]),
@@ -378,6 +388,26 @@ class StepPoints:
             min_step=self._least[0] if has_values else None,
             max_step=self._largest[0] if has_values else None,
         )
+
+    def _count_producers(self, steps: Integers, producers: Integers) -> None:
+        """Look for changes among ascending steps. Steps below those of earlier calls are left out."""
+        if self._newest[1]:
+            is_later = steps > self._newest[0]
+            steps = np.append(self._newest[0], steps[is_later])
+            producers = np.append(self._newest[1], producers[is_later])
+        if not steps.size:
+            return
+        self._newest = int(steps[-1]), int(producers[-1])
+        places = np.flatnonzero(np.diff(producers))
+        if places.size:
+            place = int(places[-1])
+            self._change = ProducersChange(
+                before=int(producers[place]),
+                last=int(steps[place]),
+                after=int(producers[place + 1]),
+                first=int(steps[place + 1]),
+                changes=places.size + (self._change.changes if self._change else 0),
+            )
 
     def _mark(self, steps: Integers, values: Floats, last_spread: tuple[float, float]) -> None:
         """Take the first, last, smallest and largest value among ascending steps."""

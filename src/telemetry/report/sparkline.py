@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
+from telemetry.common.formatting import differ
+
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _WIDTH: Final = 120
 _HEIGHT: Final = 22
@@ -30,10 +32,14 @@ def bars(values: Sequence[float | None], columns: int) -> Bars:
 
 
 def curve(values: Sequence[float | None], columns: int) -> Bars:
-    """Return bars from the lowest to the highest value. Neighbours that share a bar show their mean."""
-    means = [_mean(own) if own else None for own in _groups(values, columns)]
+    """Return bars from the lowest to the highest value. Neighbours that share a bar show their mean.
+
+    Values that differ only by rounding are flat.
+    """
+    means = [sum(own) / len(own) if own else None for own in _groups(values, columns)]
     finite = [value for value in means if value is not None and math.isfinite(value)]
-    return _drawn(means, min(finite, default=0.0), max(finite, default=0.0))
+    least, most = min(finite, default=0.0), max(finite, default=0.0)
+    return _drawn(means, least, most if differ(least, most) else least)
 
 
 def svg(of: Bars) -> str:
@@ -67,11 +73,6 @@ def _groups(values: Sequence[float | None], columns: int) -> list[list[float]]:
     number = min(columns, len(values))
     edges = [at * len(values) // number for at in range(number + 1)] if number else [0]
     return [[value for value in values[start:end] if value is not None] for start, end in pairwise(edges)]
-
-
-def _mean(values: Sequence[float]) -> float:
-    """Return the mean, never beyond the values: rounding must not draw a slope where all are the same."""
-    return min(max(sum(values) / len(values), min(values)), max(values))
 
 
 def _drawn(values: Sequence[float | None], least: float, most: float) -> Bars:

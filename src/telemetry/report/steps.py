@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from telemetry.common import formatting
@@ -25,6 +26,10 @@ _VALUES_SHOWN: Final = 40
 _BRIEF: Final = 8
 """The same in a short report."""
 _BARS: Final = 24
+_NAMED: Final = 3
+"""Number of values that a sentence names."""
+_MOST_CHANGES: Final = 10
+"""With more changes in the number of producers, the ranks just log at different steps."""
 _NOT_FINITE: Final = "not finite"
 
 
@@ -76,6 +81,7 @@ def values(report: Report, stat: AxisStat, *, full: bool = True) -> Section:
     rows = [_row(name, stat, curves.get(name), with_curves=bool(available), spread=spread) for name in shown]
     hidden = len(names) - len(shown)
     notes = [f"{hidden:,} more in the {'JSON form' if full else 'full report'}"] if hidden else []
+    notes += _producers_note(available)
     return Section(
         f"{TITLE}: {printable(stat.name)}", [_speed(report, stat)], table=ReportTable(heads, rows), notes=notes
     )
@@ -121,6 +127,23 @@ def _spread(curve: StepCurve) -> str:
 def _range(low: float | None, high: float | None) -> str:
     ends = [formatting.scaled(value) for value in (low, high)]
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+
+
+def _producers_note(curves: Sequence[StepCurve]) -> list[str]:
+    """Return a sentence about the last change in the number of producers that most values share, if any."""
+    changes = Counter(curve.producers_change for curve in curves if curve.producers_change is not None)
+    if not changes:
+        return []
+    [(change, sharing)] = changes.most_common(1)
+    if change.changes > _MOST_CHANGES:
+        return []
+    names = [printable(curve.name) for curve in curves if curve.producers_change == change]
+    subject = "all values" if sharing == len(curves) else formatting.listed(names, _NAMED)
+    amount = "fewer" if change.after < change.before else "more"
+    several = f" (the last of {change.changes} changes)" if change.changes > 1 else ""
+    before = f"{number_of(change.before, 'producer')} up to step {formatting.count(change.last)}"
+    after = f"{change.after:,} from step {formatting.count(change.first)} on"
+    return [f"{subject}: {before}, {after}{several}; sums add up {amount} values since"]
 
 
 def _speed(report: Report, stat: AxisStat) -> str:

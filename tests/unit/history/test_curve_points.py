@@ -15,7 +15,7 @@ def curve(begin: int, count: int, points: int) -> StepCurve:
     steps = np.arange(begin, begin + count)
     values = steps.astype(np.float64) ** 2
     made = StepPoints(points)
-    made.add(NewSteps(steps, values, values, values, values), 1)
+    made.add(NewSteps(steps, values, values, values, values, np.ones(steps.size, np.int64)))
     return made.curve("step", "loss")
 
 

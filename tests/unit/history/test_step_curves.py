@@ -17,7 +17,7 @@ from telemetry.store.final_snapshot import write_final
 from telemetry.store.records import FILE_NAME, RecordLog
 from telemetry.store.run_directory import RunDirectory, manifest_for
 from telemetry.wire.events import ClosedStep, Mark, Spread, Streamed, StreamRecord
-from telemetry.wire.pictures import StepCurve
+from telemetry.wire.pictures import ProducersChange, StepCurve
 from telemetry.wire.snapshot import AxisStat, MetricsSnapshot
 from telemetry.wire.version import PROTOCOL
 
@@ -123,6 +123,26 @@ def test_the_last_spread_is_that_of_the_last_step_alone() -> None:
     [curve] = curves(steps, points=2)
     assert (curve.low[-1], curve.high[-1]) == (1.5, 5.5)
     assert (curve.last, curve.last_low, curve.last_high) == (2.0, 1.5, 2.5)
+
+
+def test_the_last_change_of_producers() -> None:
+    """It is counted by value, over steps that have one, also between two calls."""
+
+    def step(number: int, of: int, value: float | None = 1.0) -> ClosedStep:
+        spread = {"tokens": Spread(of, 1.0, 1.0, 1.0, "a", "b")} if of > 1 and value is not None else {}
+        return ClosedStep("train", number, {"tokens": value, "alone": 1.0}, spread, of)
+
+    steps = [step(number, 9) for number in range(141)] + [step(number, 6) for number in range(141, 400)]
+    tokens, alone = curves(steps)
+    change = ProducersChange(before=9, last=140, after=6, first=141)
+    assert (tokens.producers, tokens.producers_change, alone.producers_change) == (9, change, None)
+    [tokens, _] = curves([*steps, step(400, 6, None), step(401, 1), step(402, 6)])
+    assert tokens.producers_change == ProducersChange(before=1, last=401, after=6, first=402, changes=3)
+    collector = StepCurves(START_NS)
+    for record in stream(steps):
+        collector.feed([record])
+        collector.curves()
+    assert collector.curves()[0].producers_change == change
 
 
 def test_a_correction_replaces_the_value() -> None:

@@ -24,6 +24,7 @@ def test_a_curve_uses_its_own_range_and_means() -> None:
     assert curve([0.0, 1.0, 1.0, 1.0], 2) == "▁█"
     assert curve([5.0, 5.0], 30) == "▁▁"
     assert curve([0.1] * 80, 30) == "▁" * 30, "a mean of equal values may be rounded"
+    assert curve([0.1, 0.1 + 1e-16, 0.1, 0.1 + 1e-15], 30) == "▁▁▁▁", "as the means of ranks are"
     assert curve([], 30) == bars([], 30) == ""
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 from tests.golden.report.renderings import stored_report
 
 from telemetry.report.content import facts
 from telemetry.report.steps import AXES_SHOWN, steps, values
 from telemetry.report.table import Section
-from telemetry.wire.pictures import StepCurve
+from telemetry.wire.pictures import ProducersChange, StepCurve
 from telemetry.wire.report import Report, TimeRange
 from telemetry.wire.snapshot import AxisStat, MetricsSnapshot
 
@@ -126,6 +127,33 @@ def test_values_of_several_producers_have_their_spread() -> None:
     ]
     (section,) = (one for one in steps(replace(report(stat), curves=curves), full=False) if one)
     assert [row[5] for row in rows(section)] == ["0.25 to 0.75", "–"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "names", "sentence"),
+    [
+        (1, 2, "all values: 9 producers up to step 140, 6 from step 141 on; sums add up fewer values since"),
+        (
+            3,
+            1,
+            "tokens: 9 producers up to step 140, 6 from step 141 on (the last of 3 changes); "
+            "sums add up fewer values since",
+        ),
+        (11, 2, None),
+    ],
+)
+def test_a_change_of_producers_is_told(changes: int, names: int, sentence: str | None) -> None:
+    """One sentence tells the last change for all values that share it. With many changes there is none."""
+    train = AxisStat(name="train", closed=200, newest=199, values={"tokens": 6.0, "loss": 1.0})
+    change = ProducersChange(before=9, last=140, after=6, first=141, changes=changes)
+    both = [
+        StepCurve(
+            axis="train", name=name, steps=[199], values=[1.0], producers_change=change if at < names else None
+        )
+        for at, name in enumerate(train.values)
+    ]
+    section = values(replace(report(train), curves=both), train)
+    assert section.notes == ([] if sentence is None else [sentence])
 
 
 def test_a_short_report_has_the_most_telling_values() -> None:

@@ -180,6 +180,7 @@ def _span(of: StreamRecord, span: events.Span) -> Span:
         track=span.track,
         labels=span.labels,
         producer=of.producer,
+        source=span.source,
     )
 
 

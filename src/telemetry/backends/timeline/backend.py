@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from telemetry.backends.backend import NotConfigured, RunFacts
 from telemetry.backends.items import Item, Live, Mark, Reading, Span, Step
 from telemetry.backends.jsonl import line
-from telemetry.backends.timeline.trace import STEP, StepRange, TraceIds, document, whole_document
+from telemetry.backends.timeline.trace import STEP, StepRange, TraceIds, document, where_spans_are, whole_document
 from telemetry.common.formatting import number_of
 from telemetry.limits import MIB
 from telemetry.store.append_file import AS_UMASK, AppendFile, describe
@@ -66,6 +66,7 @@ class TimelineBackend:
         self._size = 0
         self._left_out = 0
         """Items that the file of the run has no room for."""
+        self._has_nodes = False
         self._unflushed: set[str] = set()
         """Keys of items since the last flush."""
         self._kept: list[int] = []
@@ -101,6 +102,7 @@ class TimelineBackend:
         for item in items:
             if isinstance(item, Live):
                 self._names.producers.update((stat.producer, stat) for stat in item.snapshot.producers)
+                self._has_nodes = bool(item.snapshot.nodes)
             elif item.key not in self._unflushed:  # else a flush has failed, and the items are written again
                 new.append(item)
         lines, size = [], file.size
@@ -151,6 +153,8 @@ class TimelineBackend:
         whole = whole_document(self._names, self._run.started_ns, self._items(), facts)
         assert self._folder is not None
         write_atomic(self._folder / "timeline.json", whole)
+        if not self._left_out and not any(isinstance(item, Span) for item in self._items()):
+            self.say(f"the run has no spans, so its files have none; {where_spans_are(has_nodes=self._has_nodes)}")
         if self._left_out:
             self.say(
                 f"timeline.json has no room for {number_of(self._left_out, 'item')}; the files of the steps have "

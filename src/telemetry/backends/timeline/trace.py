@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import astuple
 
 from telemetry.backends.items import Item, Mark, Reading, Span, Step
 from telemetry.backends.sources.records import item_of
@@ -87,6 +88,11 @@ def document(
 
 def _span_events(spans: Sequence[Span], names: TraceIds, origin_ns: int) -> Iterator[Event]:
     for span, lane in _with_lanes(spans):
+        if span.source is not None and span.producer not in names.producers:  # a root has no row of it
+            _, name, host, pid, rank = astuple(span.source)
+            names.producers[span.producer] = ProducerStat(
+                producer=span.producer, name=name, host=host, pid=pid, rank=rank
+            )
         where = {"pid": names.pid(span.producer), "tid": names.tid(span.producer, span.track, lane)}
         times = _times(span.time_ns - origin_ns, span.end_ns - origin_ns)
         labels = dict(span.labels)
@@ -248,6 +254,13 @@ def recorded_trace(directory: RunDirectory, snapshot: MetricsSnapshot, others: I
     return whole_document(names, snapshot.started_ns, items, facts, others)
 
 
+def where_spans_are(*, has_nodes: bool) -> str:
+    """Return how to get the spans that a run lacks."""
+    if has_nodes:
+        return "spans stay on their nodes: set upstream.spans = true on the leaves to send them to the root"
+    return "a program records spans with run.span(…)"
+
+
 def _phases(requests: RequestSlots, started_ns: int) -> Iterator[Span]:
     """Yield the phases of each request, on a track for each slot: queue, to the first output, the rest."""
     for at, slot in enumerate(requests.slots):
@@ -276,13 +289,16 @@ def _phases(requests: RequestSlots, started_ns: int) -> Iterator[Span]:
             )
 
 
+def spans_of(directory: RunDirectory) -> Iterator[Span]:
+    """Yield the spans of a run. Raises RunDirectoryError for unreadable records."""
+    return (item for item in _items(directory) if isinstance(item, Span))
+
+
 def has_slices(directory: RunDirectory) -> bool:
     """Return whether a run has a span or a request. Raises RunDirectoryError for unreadable records."""
     from telemetry.history import request_log
 
-    return any(isinstance(item, Span) for item in _items(directory)) or any(
-        True for _ in request_log.read(directory)
-    )
+    return any(True for _ in spans_of(directory)) or any(True for _ in request_log.read(directory))
 
 
 def _items(directory: RunDirectory) -> Iterator[Item]:

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from telemetry.backends.timeline.profiler import profiler_events
-    from telemetry.backends.timeline.trace import has_slices, recorded_trace
+    from telemetry.backends.timeline.trace import has_slices, recorded_trace, spans_of, where_spans_are
     from telemetry.cli.outputs import make_folder, say_wrote
     from telemetry.store.atomic import write_atomic
     from telemetry.store.run_directory import RunDirectory
@@ -39,18 +39,19 @@ def run(args: argparse.Namespace) -> int:
     snapshot = find_run.report_of(target).snapshot
     if not snapshot.directory:
         raise UsageError("the run has no directory on this machine", hint="run the command where the run is")
+    directory = RunDirectory.open(Path(snapshot.directory))
+    spans = list(spans_of(directory)) if args.merge else []
     others = [
         event
         for number, path in enumerate(args.merge)
-        for event in profiler_events(Path(path), snapshot.started_ns, number)
+        for event in profiler_events(Path(path), snapshot.started_ns, number, spans)
     ]
-    directory = RunDirectory.open(Path(snapshot.directory))
-    if not others and not has_slices(directory):
-        elsewhere = "spans of a node stay in the run directory of its leaf, unless upstream.spans is on; "
-        raise RunDirectoryError(
-            "the run has no spans and no request log, so no timeline was written",
-            hint=f"{elsewhere if snapshot.nodes else ''}a program records them with run.span(…)",
-        )
+    if not has_slices(directory):
+        lack = "the run has no spans and no request log"
+        hint = where_spans_are(has_nodes=bool(snapshot.nodes))
+        if not others:
+            raise RunDirectoryError(f"{lack}, so no timeline was written", hint=hint)
+        console.say(f"{lack}, so the timeline has only the merged traces ({hint})")
     trace = recorded_trace(directory, snapshot, others)
     if args.output == "-":
         console.write(trace.decode() + "\n")

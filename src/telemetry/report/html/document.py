@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from html import escape
 from statistics import fmean
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from telemetry.common import formatting, wording
 from telemetry.common.formatting import number_of, printable
@@ -46,6 +46,8 @@ from telemetry.wire.spans import UNIT
 
 _GROUPS: Final = {"host": "Host", "gpu": "GPU", "container": "Container", "process": "Processes"}
 _TRANSFER: Final = "B/s"
+_ALIKE: Final = frozenset({"node", "gpu"})
+"""Labels for machines and devices that do the same: a mean over them is a figure. One over other labels is none."""
 Item = dict[str, Any]
 _Key = tuple[str, str, str]
 """Prefix, first word, and unit: gauges that share them are lines of one chart."""
@@ -374,33 +376,64 @@ def _item(key: _Key, of: Sequence[GaugeOverTime]) -> Item:
     prefix, stem, unit = key
     name = of[0].name if len({gauge.name for gauge in of}) == 1 else f"{prefix}.{stem}"
     item: Item = {"name": wording.instrument(name, {}, unit), "group": _GROUPS[prefix], "unit": printable(unit)}
-    values = [held(gauge.values) for gauge in of]
     if len(of) == 1:
-        numbers = _known(values[0])
+        values = held(of[0].values)
+        numbers = _known(values)
         facts = [("mean", formatting.quantity(fmean(numbers), unit))]
         if min(numbers) < max(numbers):
             facts.append(("max", formatting.quantity(max(numbers), unit)))
-        return item | {"lines": [{"name": "", "values": column(values[0])}], "facts": facts}
-    if len(of) > LINES:
-        rows = [_known(row) for row in zip(*values, strict=True)]
-        means: Column = [fmean(row) if row else None for row in rows]
-        line = {
-            "name": "",
-            "values": column(means),
-            "low": column([min(row, default=None) for row in rows]),
-            "high": column([max(row, default=None) for row in rows]),
-        }
-        facts = [(f"mean of {len(of)}", formatting.quantity(fmean(_known(means)), unit))]
-        return item | {"lines": [line], "facts": facts}
+        return item | {"lines": [{"name": "", "values": column(values)}], "facts": facts}
+    groups = _alike(of) if len(of) > LINES else [[gauge] for gauge in of]
+    folds = [_Fold.of(group) for group in groups]
+    size = max(len(group) for group in groups)
+    mean = f"mean of {size}" if size > 1 else "mean"
+    if len(folds) == 1:
+        [fold] = folds
+        line = {"name": "", "values": column(fold.mean), "low": column(fold.low), "high": column(fold.high)}
+        return item | {"lines": [line], "facts": [(mean, formatting.quantity(fold.whole, unit))]}
+    largest = sorted(range(len(folds)), key=lambda index: -folds[index].whole)[:LINES]
     lines = [
         {
-            "name": _name_of(gauge, stem, of),
-            "values": column(values_of),
-            "whole": formatting.quantity(fmean(_known(values_of)), unit),
+            "name": _name_of(fold.gauge, stem, [other.gauge for other in folds]),
+            "values": column(fold.mean),
+            "whole": formatting.quantity(fold.whole, unit),
         }
-        for gauge, values_of in zip(of, values, strict=True)
+        for fold in (folds[index] for index in sorted(largest))
     ]
-    return item | {"lines": lines, "facts": [("mean:", "")]}
+    left_out = [(f"{len(folds) - LINES} smaller", "not drawn")] if len(folds) > LINES else []
+    return item | {"lines": lines, "facts": [*left_out, (f"{mean}:", "")]}
+
+
+def _alike(of: Sequence[GaugeOverTime]) -> list[list[GaugeOverTime]]:
+    """Return the gauges of one name, whose labels differ only in machine and device, together."""
+    groups: dict[tuple[str, tuple[tuple[str, str], ...]], list[GaugeOverTime]] = {}
+    for gauge in of:
+        groups.setdefault((gauge.name, tuple(sorted(_kind_labels(gauge).items()))), []).append(gauge)
+    return list(groups.values())
+
+
+def _kind_labels(gauge: GaugeOverTime) -> dict[str, str]:
+    return {name: value for name, value in gauge.labels.items() if name not in _ALIKE}
+
+
+class _Fold(NamedTuple):
+    """The mean of alike gauges over time, between the least and the greatest of them."""
+
+    gauge: GaugeOverTime
+    """The first of them; with several, only with the labels that they share."""
+    mean: Column
+    low: Column
+    high: Column
+    whole: float
+    """Mean over the whole time."""
+
+    @classmethod
+    def of(cls, group: Sequence[GaugeOverTime]) -> _Fold:
+        rows = [_known(row) for row in zip(*(held(gauge.values) for gauge in group), strict=True)]
+        mean: Column = [fmean(row) if row else None for row in rows]
+        first = group[0] if len(group) == 1 else GaugeOverTime(name=group[0].name, labels=_kind_labels(group[0]))
+        low, high = ([end(row, default=None) for row in rows] for end in (min, max))
+        return cls(first, mean, low, high, fmean(_known(mean)))
 
 
 def _name_of(gauge: GaugeOverTime, stem: str, of: Sequence[GaugeOverTime]) -> str:

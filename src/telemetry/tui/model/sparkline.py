@@ -6,6 +6,8 @@ from functools import lru_cache
 from statistics import median
 from typing import Final, Literal
 
+from telemetry.common.formatting import differ
+
 _BARS: Final = "▁▂▃▄▅▆▇"
 """Heights. A full block would touch the line above, and trends below each other would look like one."""
 _ROOM: Final = 2.0
@@ -46,8 +48,8 @@ def sparkline(points: tuple[float | None, ...], width: int, full: float | None =
 def course(points: tuple[float | None, ...], width: int) -> str:
     """Return a sparkline of values that may be negative.
 
-    Heights go from the least to the greatest of the shown values; constant values give a level line. A gap stands
-    for a number that is not finite.
+    Heights go from the least to the greatest of the shown values. Values that differ only by rounding give a level
+    line. A gap stands for a number that is not finite.
     """
     shown = points[-width:]
     values = [point for point in shown if point is not None]
@@ -55,7 +57,7 @@ def course(points: tuple[float | None, ...], width: int) -> str:
         return " " * width
     least, greatest, last = min(values), max(values), len(_BARS) - 1
     # Halves: the difference of two large floats may overflow.
-    spread = greatest / 2 - least / 2
+    spread = greatest / 2 - least / 2 if differ(least, greatest) else 0.0
     heights = (
         None if point is None else (point / 2 - least / 2) / spread if spread > 0 else 0.5 for point in shown
     )

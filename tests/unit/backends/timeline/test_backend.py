@@ -7,12 +7,14 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.trace_checker import problems
 from tests.unit.backends.timeline.test_trace import ORIGIN, span
 
 from telemetry.backends.backend import RunFacts
-from telemetry.backends.items import Item, Step
+from telemetry.backends.items import Item, Live, Step
 from telemetry.backends.timeline.backend import TimelineBackend, TimelineOptions
+from telemetry.wire.snapshot import MetricsSnapshot, NodeStat
 
 
 def opened(folder: Path, state: dict[str, Any], **options: Any) -> TimelineBackend:
@@ -92,3 +94,21 @@ def test_the_files_of_the_highest_steps_are_kept(tmp_path: Path) -> None:
     ]
     write(opened(tmp_path, {**state, "kept": [4, 3]}, keep=2), closed(5, 50))
     assert not (tmp_path / "files" / "timeline_step_3.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "advice"),
+    [([], "run.span"), ([NodeStat(node="a")], "set upstream.spans = true")],
+    ids=["one", "root"],
+)
+def test_a_run_without_spans_is_told(tmp_path: Path, nodes: list[NodeStat], advice: str) -> None:
+    """The files have only steps then, so the writer says where the spans are."""
+    lines: list[str] = []
+    backend = opened(tmp_path, {})
+    backend.say = lines.append
+    snapshot = MetricsSnapshot(run_id="r", name="job", nodes=nodes)
+    write(backend, closed(1, 10), Live(key="l", time_ns=ORIGIN, snapshot=snapshot))
+    backend.close(final=True)
+    assert len(lines) == 1
+    assert lines[0].startswith("the run has no spans")
+    assert advice in lines[0]

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from telemetry.backends.items import Span
 from telemetry.backends.timeline.profiler import profiler_events
 from telemetry.errors import UsageError
+from telemetry.wire.events import SpanSource
 
 ORIGIN = 1_700_000_000 * 10**9
 EVENTS: list[dict[str, Any]] = [
@@ -42,6 +44,36 @@ def test_times_move_to_the_clock_of_the_run(tmp_path: Path, packed: bool) -> Non
     assert flow["id"] == "1:9"
     assert isinstance(stream["pid"], int)
     assert stream["pid"] != matrix["pid"] == name["pid"]
+
+
+def own_span(pid: int, host: str, rank: int | None, wall_us: int, slip_us: int) -> Span:
+    """A span of a process whose wall clock is `slip_us` behind that of the run."""
+    source = SpanSource(ORIGIN + wall_us * 1_000, "train", host, pid, rank)
+    time_ns = source.wall_ns + slip_us * 1_000
+    return Span(key="r", time_ns=time_ns, name="s", end_ns=time_ns, producer=f"{host}.{pid}", source=source)
+
+
+@pytest.mark.parametrize(
+    ("spans", "slip_us"),
+    [
+        ([own_span(5, "n1", 3, 1_002_000, 2_700)], 2_700),
+        (
+            [own_span(5, "n1", 3, 0, 9), own_span(5, "n1", 3, 1_002_500, 500), own_span(5, "n1", 3, 2_000_000, 8)],
+            500,
+        ),
+        ([own_span(5, "n1", None, 1_002_000, -40)], -40),
+        ([own_span(5, "n2", 3, 1_002_000, 2_700)], 0),
+        ([own_span(5, "n1", 4, 1_002_000, 2_700)], 0),
+        ([own_span(6, "n1", 3, 1_002_000, 2_700)], 0),
+    ],
+    ids=["its span", "the nearest span", "no rank", "another host", "another rank", "another process"],
+)
+def test_a_trace_follows_the_clock_of_its_own_process(tmp_path: Path, spans: list[Span], slip_us: int) -> None:
+    """A trace moves like the spans of its process. Spans of other processes with the same id don't move it."""
+    facts = {"baseTimeNanoseconds": ORIGIN + 10**9, "distributedInfo": {"rank": 3}, "host_name": "n1"}
+    path = write(tmp_path / "t.json", {"traceEvents": EVENTS, **facts})
+    _, matrix, *_ = profiler_events(path, ORIGIN, 0, spans)
+    assert matrix["ts"] == 1_002_000.5 + slip_us
 
 
 def test_older_traces_have_dates_as_times(tmp_path: Path) -> None:

@@ -8,10 +8,12 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.trace_checker import problems
 
 from telemetry.backends.items import CounterReading, GaugeReading, Mark, Reading, SeriesReading, Span
 from telemetry.backends.timeline.trace import StepRange, TraceIds, document, reading_events
+from telemetry.wire.events import SpanSource
 from telemetry.wire.snapshot import ProducerStat
 
 ORIGIN = 1_700_000_000 * 10**9
@@ -51,6 +53,13 @@ def test_processes_and_threads_have_names() -> None:
     assert problems(data) == []
     assert sorted(names_of(data, "process_name").values()) == ["b", "rank 3 · trainer (77 on node1)", "run"]
     assert sorted(names_of(data, "thread_name").values()) == ["gpu 0", "main"]
+
+
+def test_a_process_without_a_row_is_named_by_its_spans() -> None:
+    """A root has no rows of the producers of its nodes."""
+    of_node = replace(span("x", 0, 1, "a"), source=SpanSource(ORIGIN, "trainer", "node1", 77, 3))
+    names = names_of(document(TraceIds(), ORIGIN, spans=[of_node]), "process_name")
+    assert sorted(names.values()) == ["rank 3 · trainer (77 on node1)", "run"]
 
 
 def test_overlapping_spans_get_lanes_of_their_own() -> None:

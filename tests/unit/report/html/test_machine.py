@@ -71,6 +71,19 @@ def test_more_lines_than_colours_are_a_band() -> None:
     assert item["facts"][0][0] == "mean of 16"
 
 
+def test_only_gauges_that_are_alike_have_a_mean() -> None:
+    """A mean over nodes is a figure. One over user time and steal, or over reasons, is none."""
+    names = {"host.cpu": 60.0, "host.cpu_iowait": 3.0, "host.cpu_steal": 1.0}
+    (item,) = items_of(*(gauge(name, value=value, node=node) for node in "abc" for name, value in names.items()))
+    assert [line["name"] for line in item["lines"]] == ["cpu", "iowait", "steal"]
+    assert [line["values"][0] for line in item["lines"]] == [60, 3, 1]
+    assert item["facts"] == [("mean of 3:", "")]
+    reasons = [gauge("gpu.throttled", "", at, gpu=gpu, reason=f"r{at}") for gpu in "01" for at in range(1, 11)]
+    (item,) = items_of(*reasons)
+    assert [line["name"] for line in item["lines"]] == [f"reason=r{at}" for at in range(3, 11)]
+    assert item["facts"] == [("2 smaller", "not drawn"), ("mean of 2:", "")]
+
+
 def test_other_gauges_stay_where_they_are() -> None:
     """A gauge of the job is not one of the machine, whatever its name begins with."""
     report = report_of(gauge("hostility"), gauge("process.state"), gauge("host.load", ""))

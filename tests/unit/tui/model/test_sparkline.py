@@ -83,6 +83,7 @@ def test_a_course_is_drawn_from_the_least_to_the_greatest() -> None:
     assert course((-1.0, 0.0, 1.0), 3) == "▁▄▇"
     assert course((0.93, 0.94, None, 0.96), 5) == " ▁▃ ▇"
     assert course((3e-4, 3e-4), 3) == " ▄▄"
+    assert course((0.1, 0.1 + 1e-16, 0.1, 0.1 + 1e-15), 4) == "▄▄▄▄", "rounding is no course"
     assert course((9.0, 1.0, 2.0), 2) == "▁▇"
     assert course((None,), 2) == course((), 2) == "  "
     assert course((-1.7e308, 1.7e308), 2) == "▁▇"

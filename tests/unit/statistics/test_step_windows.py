@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from telemetry.statistics.step_windows import StepTimes, Window, costs
+from telemetry.statistics.step_windows import StepTimes, Window
 
 
 def window(work: list[list[float]], wait: list[list[float]]) -> Window:
@@ -35,23 +35,19 @@ def test_lags_are_medians_over_the_steps() -> None:
     assert found.lags.tolist() == pytest.approx([-0.1, 0.0, 0.1])
     assert (found.first_step, found.last_step, found.steps) == (0, 4, 5)
     assert found.step_s == pytest.approx(0.4)
-    assert found.last([]) == 2
-    assert found.last([2]) == 1
-    lag_s, work_s, others_s = found.beside_others(2)
+    lag_s, work_s, others_s = found.beside(np.array([2]), np.array([0, 1]))
     assert (lag_s, work_s, others_s) == pytest.approx((0.15, 0.3, 0.15))
 
 
-def test_of_equal_ranks_none_is_last() -> None:
-    """Equal ranks have no last one, because the order in a list is no reason to name a rank."""
-    assert window([[1.0, 1.0]] * 5, [[0.0, 0.0]] * 5).last([]) is None
-
-
-def test_the_cost_is_the_distance_to_the_next_rank_that_is_not_named() -> None:
-    """Zero in steps in which others are slower."""
-    found = window([[1.0] * 3] * 5, [[0.1, 0.4, 0.2], *[[0.3, 0.4, 0.2]] * 4])
-    assert costs(found, 0, [0]).tolist() == pytest.approx([0.1, 0.0, 0.0, 0.0, 0.0])
-    assert costs(found, 0, [0, 2]).tolist() == pytest.approx([0.3, 0.1, 0.1, 0.1, 0.1])
-    assert costs(found, 2, [0, 2]).tolist() == pytest.approx([0.2, 0.2, 0.2, 0.2, 0.2])
+def test_a_window_of_many_ranks_keeps_some_of_its_steps() -> None:
+    """The first, the last, and some between them. Its lags are those of all steps."""
+    ranks = 8_192
+    found = window([[0.11] * ranks] * 10, [[0.0] * ranks] * 10)
+    kept = found.thinned()
+    assert (found.steps, len(found.busy)) == (10, 10)
+    assert kept.numbers.tolist() == [0, 1, 2, 3, 5, 6, 7, 9]
+    assert len(kept.busy) == len(kept.durations) == 8
+    assert kept.lags.tolist() == found.lags.tolist()
 
 
 def test_a_rank_that_is_mostly_absent_has_no_lag() -> None:

@@ -11,7 +11,7 @@ import sys
 from importlib import import_module
 from typing import Final
 
-GROUPS: Final = ("torchelastic", "tensorboard", "lightning", "wandb", "rl_insight", "tracelet")
+GROUPS: Final = ("distributed", "torchelastic", "tensorboard", "lightning", "wandb", "rl_insight", "tracelet")
 
 
 def main(argv: list[str]) -> int:

@@ -188,6 +188,7 @@ def test_the_list_names_every_capture(ground: Ground) -> None:
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()] == [
         *(
+            "distributed",
             "lightning",
             "locust",
             "logging",

@@ -11,6 +11,7 @@ from telemetry.common.formatting import printable
 from telemetry.wire.exit_codes import Exit
 
 SUMMARIES: Final = {
+    "distributed": "work, waits and traffic of each rank in torch.distributed, by step of the optimizer",
     "lightning": "metrics that Lightning modules log, hyperparameters, checkpoints",
     "locust": "requests, users and marks of a load test with Locust",
     "logging": "warnings and errors of Python's logging, as marks",

@@ -20,6 +20,7 @@ _IN_PACKAGE = "integrations/capture/boot/_telemetry_boot.py"
 """This file in the package `telemetry`, of which the program's environment may have another copy."""
 
 TRIGGERS = {
+    "distributed": ("torch",),
     "lightning": ("lightning.pytorch.trainer.trainer", "pytorch_lightning.trainer.trainer"),
     "locust": ("locust.env",),
     "logging": ("logging",),

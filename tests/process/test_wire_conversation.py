@@ -102,7 +102,7 @@ def test_what_can_not_be_understood_is_answered(stranger: Stranger) -> None:
 def test_an_observer_reads_everything_there_is(stranger: Stranger) -> None:
     """Welcome, events in, a snapshot, the record stream, catch-up, history, and the end."""
     welcome = stranger.ask({"type": "hello", "id": 1, "mono_ns": 5})
-    assert (welcome["type"], welcome["id"], welcome["echo_ns"], welcome["version"]) == ("welcome", 1, 5, [1, 5])
+    assert (welcome["type"], welcome["id"], welcome["echo_ns"], welcome["version"]) == ("welcome", 1, 5, [1, 6])
     snapshots = stranger.subscribe(welcome["snapshots"], b"sn/1")
     records = stranger.subscribe(welcome["records"], b"rec/1")
     assert snapshots.recv().startswith(b"sn/1\0\0\0\0")
@@ -112,7 +112,7 @@ def test_an_observer_reads_everything_there_is(stranger: Stranger) -> None:
     batch = [[1, 0], "stranger", 0, 0, [0, 0], {}, [["sample", "s", 2.5], ["mark", "here", 7]], []]
     events.send(b"ev/1\0\0\0\0" + pack(batch))
     version, run_id, seq, producer, wall_ns, record = unpack(records.recv()[8:])
-    assert (version, run_id, seq, producer, wall_ns) == ([1, 5], welcome["run_id"], 0, "stranger", 7)
+    assert (version, run_id, seq, producer, wall_ns) == ([1, 6], welcome["run_id"], 0, "stranger", 7)
     assert record[:3] == ["mark", "here", 7]
 
     status = stranger.ask({"type": "status", "id": 2})["snapshot"]

@@ -156,6 +156,8 @@ class ProducerSession:
         self.heard_ns = clock.monotonic_ns()
         """Time of the last message from the aggregator."""
         self._hello = hello
+        self._is_renamed = False
+        """True if the name has changed since the last hello."""
         self._endpoint = endpoint
         self._clock = clock
         self._stuck_ns = int(stuck_s * _SECOND_NS)
@@ -210,12 +212,17 @@ class ProducerSession:
     def greet(self) -> None:
         """Send hello. A later one, which has not waited for a connection, tells the clock better."""
         now_ns = self._clock.monotonic_ns()
+        self._is_renamed = False
         hello = Hello(id=_ASK) if self._is_asking else replace(self._hello, id=_HELLO)
         self.link.send_control(replace(hello, mono_ns=now_ns))
 
     def rename(self, name: str) -> None:
-        """Name this producer, and a run without a name, by another hello. It is sent now, or with the first one."""
+        """Name this producer, and a run without a name, by another hello.
+
+        It is sent now. Before the welcome it is sent with the first hello, or after the answer to that.
+        """
         self._hello = replace(self._hello, name=name, names_run=True)
+        self._is_renamed = True
         if self.welcome is not None:
             self.greet()
 
@@ -321,6 +328,8 @@ class ProducerSession:
             self.trip_ns = trip_ns if self.trip_ns is None else min(self.trip_ns, trip_ns)
         if restarted:
             self._start_over()
+        if self._is_renamed:
+            self.greet()
         self._on_welcome()
 
     def _introduce(self, welcome: Welcome) -> None:

@@ -127,6 +127,25 @@ def test_nothing_is_sent_before_the_welcome(make: Make, desk: Any, link: Any) ->
     assert len(link.frames) == 1
 
 
+@pytest.mark.parametrize("moment", ["before", "between", "after"])
+def test_a_name_is_told_whenever_it_is_given(make: Make, link: Any, moment: str) -> None:
+    """Before the first hello, after it and before its answer, or after the answer. The aggregator hears it once."""
+    talk = make()
+    if moment == "before":
+        talk.rename("nightly")
+    talk.step()
+    if moment == "between":
+        talk.rename("nightly")
+    link.inbox = [WELCOME]
+    talk.step()
+    if moment == "after":
+        talk.rename("nightly")
+    talk.step()
+    hellos = of(Hello, link.asked)
+    assert [(hello.name, hello.names_run) for hello in hellos if hello.names_run] == [("nightly", True)]
+    assert hellos[-1].names_run
+
+
 def test_who_waits_is_told_of_the_welcome(make: Make, link: Any) -> None:
     """`start` waits on another thread."""
     told: list[str] = []

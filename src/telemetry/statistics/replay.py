@@ -154,7 +154,7 @@ class Layout:
 
 
 class Cost(NamedTuple):
-    """What a cause costs, as means over the steps of a window."""
+    """Cost of a cause, as means over the steps of a window."""
 
     low_s: float
     high_s: float

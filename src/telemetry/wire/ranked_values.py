@@ -1,4 +1,4 @@
-"""Which values of ranks the record log packs, and how many bytes they take at most."""
+"""Choice of the values of ranks that the record log packs, and an upper bound of their bytes."""
 
 from __future__ import annotations
 

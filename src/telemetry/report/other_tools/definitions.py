@@ -1,4 +1,4 @@
-"""What each tool means by its figures: the reasons why two tools differ about the same load."""
+"""Meaning of the figures of each tool: the reasons why two tools differ about the same load."""
 
 from __future__ import annotations
 
